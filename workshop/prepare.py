@@ -40,6 +40,8 @@ SYSTEM_PACKAGES = {
     "gdb": "gdb",
     "mpirun": "openmpi-bin",
     "nginx": "nginx",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
     "slurmctld": "slurmctld",
     "slurmd": "slurmd",
     "srun": "slurm-client",

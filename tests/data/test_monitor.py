@@ -1,7 +1,9 @@
 """What a feed tells of itself: percentiles by stage, waits that are too long, and numbers for Prometheus."""
 
 import logging
+import os
 import re
+import signal
 import threading
 import urllib.error
 import urllib.request
@@ -13,10 +15,13 @@ import pytest
 import penstock as ps
 from penstock import events
 from penstock.data.monitor import metrics
+from penstock.data.monitor.exposition import Sample
+from penstock.data.monitor.feed_page import FeedPage, read_page
 from penstock.errors import RecipeInvalid, UsageError
 from tests.data.corpus import Corpus
 from tests.data.gallery import Gallery
 from tests.data.record_maps import gate, held
+from tests.report.scrapes import check, free_port, scrape
 
 
 class Heard(logging.Handler):
@@ -126,12 +131,77 @@ def test_numbers_are_served_as_prometheus_reads_them(corpus: Corpus) -> None:
         assert refused.value.code == 404
     finally:
         endpoint.close()
-    sample = re.compile(r'[a-z_][a-z0-9_]*(\{([a-z]+="[^"]*",?)+\})? -?[0-9.e+-]+')
-    assert all(line.startswith("# TYPE ") or sample.fullmatch(line) for line in body.splitlines())
+    check(body)
     assert 'penstock_feed_batches_total{feed="0",lane="0/1"} 3' in body
     assert 'penstock_feed_stage_seconds{feed="0",lane="0/1",stage="read",quantile="0.99"}' in body
     assert 'penstock_feed_share_made_total{feed="0",lane="0/1"}' in body
     assert metrics.text() == ""
+
+
+def test_a_page_holds_what_was_counted_last_by_a_process_that_is_killed(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    """Goal: numbers of a dead rank stay. Method: a forked process reads batches, writes its page and kills itself."""
+    pid = os.fork()
+    if pid == 0:
+        page = metrics.publish(tmp_path / "feeds", 3, 1)
+        with corpus.open(corpus.recipe("web@1"), threads=1) as feed:
+            for _ in range(3):
+                next(feed)
+            if page is not None:
+                page.write()
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    content = read_page(tmp_path / "feeds" / "0001.page")
+    assert content is not None
+    assert (content.life, content.rank, content.pid) == (3, 1, pid)
+    assert ("penstock_feed_batches_total", 3.0, {"feed": "0", "lane": "0/1"}) in content.samples
+
+
+def test_a_page_that_is_damaged_or_half_written_says_nothing(tmp_path: Path) -> None:
+    page = metrics.publish(tmp_path, 0, 0)
+    assert page is not None
+    metrics.withdraw(page)
+    path = tmp_path / "0000.page"
+    assert read_page(path) is not None
+    whole = path.read_bytes()
+    for damaged in (
+        whole[:10],
+        b"",
+        whole[:8] + b"\x01" + whole[9:],
+        whole[:30] + b"?" + whole[31:],
+        b"x" * 100,
+    ):
+        path.write_bytes(damaged)
+        assert read_page(path) is None
+    assert read_page(tmp_path / "absent") is None
+
+
+def test_a_page_that_is_too_small_says_how_much_it_left_out(tmp_path: Path) -> None:
+    """Goal: a page is bounded. Method: far more numbers than it has room for."""
+    many = [Sample("penstock_x", float(number), {"name": "x" * 100}) for number in range(10_000)]
+    page = FeedPage(tmp_path, 0, 0, lambda: many)
+    page.close()
+    content = read_page(tmp_path / "0000.page")
+    assert content is not None
+    assert content.left_out + len(content.samples) == 10_000
+    assert len(content.samples) > 1000
+
+
+def test_a_process_whose_run_is_watched_serves_nothing_itself(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the port is the watcher's. Method: a feed that is opened before the run begins, and one after it."""
+    port = free_port()
+    monkeypatch.setenv("PENSTOCK_METRICS", f"127.0.0.1:{port}")
+    with corpus.open(corpus.recipe("web@1")):
+        assert scrape(port) is not None
+        page = metrics.publish(tmp_path, 0, 0)
+        assert page is not None
+        assert scrape(port) is None
+        with corpus.open(corpus.recipe("web@1")):
+            assert scrape(port) is None
+        metrics.withdraw(page)
 
 
 def test_an_address_that_cannot_be_served_is_a_word_and_reading_goes_on(

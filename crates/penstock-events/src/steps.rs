@@ -8,6 +8,7 @@ pub mod block;
 pub(crate) mod budget;
 pub(crate) mod drain;
 pub(crate) mod files;
+pub mod follow;
 pub mod frame;
 pub mod parts;
 pub mod read;
@@ -15,6 +16,7 @@ pub mod rollup;
 pub(crate) mod tail;
 pub mod writer;
 
+pub use follow::{StepFollower, StepNews};
 pub use read::{StepFile, read_steps};
 pub use writer::{StepStatistics, StepWriter};
 

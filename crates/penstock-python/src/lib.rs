@@ -63,7 +63,7 @@ mod _rust {
     use crate::state::{Arena, copy_buffers, hash_buffers, read_tensors, write_buffers};
 
     #[pymodule_export]
-    use crate::steps::{Part, PartClock, StepFile, StepWriter};
+    use crate::steps::{Part, PartClock, StepFile, StepFollower, StepNews, StepWriter};
 
     #[pymodule_export]
     use crate::store::{StoreClient, store_counts, store_flying};

@@ -183,6 +183,77 @@ impl StepFile {
     }
 }
 
+/// A table read while it is written.
+#[pyclass(module = "penstock._rust", frozen)]
+pub(crate) struct StepFollower {
+    follower: Mutex<steps::StepFollower>,
+}
+
+#[pymethods]
+impl StepFollower {
+    #[new]
+    #[pyo3(signature = (path, *, columns))]
+    fn new(path: PathBuf, columns: Vec<String>) -> Self {
+        StepFollower { follower: Mutex::new(steps::StepFollower::new(&path, columns)) }
+    }
+
+    /// Takes what is new.
+    fn look(&self, py: Python<'_>) -> PyResult<StepNews> {
+        let looked = py.detach(|| self.follower.lock().unwrap_or_else(PoisonError::into_inner).look());
+        Ok(StepNews { news: looked.map_err(|reason| error::from_events(py, reason))? })
+    }
+}
+
+/// What is new in a table.
+#[pyclass(module = "penstock._rust", frozen)]
+pub(crate) struct StepNews {
+    news: steps::StepNews,
+}
+
+#[pymethods]
+impl StepNews {
+    /// Numbers of the rows.
+    #[getter]
+    fn numbers(&self) -> Vec<u64> {
+        self.news.numbers.clone()
+    }
+
+    /// Kind and values of every column.
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        as_dict(py, &self.news.columns)
+    }
+
+    /// Number and beginning of a step that has no row.
+    #[getter]
+    fn begun(&self) -> Option<(i64, i64)> {
+        self.news.begun
+    }
+
+    /// Whether the table was closed in order.
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.news.is_closed
+    }
+
+    /// Rows that the writer has lost.
+    #[getter]
+    fn lost(&self) -> u64 {
+        self.news.lost
+    }
+
+    /// How many pieces of the files could not be read.
+    #[getter]
+    fn faults(&self) -> u64 {
+        self.news.faults
+    }
+
+    /// Whether rows before these were passed over.
+    #[getter]
+    fn is_anew(&self) -> bool {
+        self.news.is_anew
+    }
+}
+
 fn as_dict<'py>(py: Python<'py>, columns: &[(Column, Vec<i64>)]) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (column, values) in columns {

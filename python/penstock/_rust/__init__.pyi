@@ -35,7 +35,7 @@ from penstock._rust.service import BatchServer, ServiceClient, ServiceFeed
 from penstock._rust.shard import ShardFile, archive_members, find_damage, look_again, read_for_step
 from penstock._rust.share import Exchange, SharedBytes, StepClaim
 from penstock._rust.state import Arena, copy_buffers, hash_buffers, read_tensors, write_buffers
-from penstock._rust.steps import Part, PartClock, StepFile, StepWriter
+from penstock._rust.steps import Part, PartClock, StepFile, StepFollower, StepNews, StepWriter
 from penstock._rust.store import StoreClient, store_counts, store_flying
 from penstock._rust.structure import structures
 
@@ -43,7 +43,8 @@ from penstock._rust.structure import structures
 # fmt: off
 __all__ = [
     "Arena", "BatchServer", "EventColumns", "EventReader", "Exchange", "Feed", "FeedBatch", "HostCache", "Part", "PartClock",
-    "ServiceClient", "ServiceFeed", "ShardFile", "SharedBytes", "Span", "StepClaim", "StepFile", "StepWriter", "StoreClient", "Tally",
+    "ServiceClient", "ServiceFeed", "ShardFile", "SharedBytes", "Span", "StepClaim", "StepFile", "StepFollower", "StepNews", "StepWriter",
+    "StoreClient", "Tally",
     "__version__",
     "archive_members", "build_rest", "build_table", "copy_buffers", "digest", "digest_file",
     "digest_records", "digest_rows", "disk_room", "events_abandon", "events_flush", "events_path",

@@ -68,6 +68,40 @@ class StepFile:
         """File, place and reason of what could not be read."""
 
 @final
+class StepFollower:
+    """A table that is read while it is written. Nothing is read before the first look."""
+
+    def __new__(cls, path: Path, *, columns: list[str]) -> Self:
+        """Give these columns; a name that ends in a dot stands for all that begin with it."""
+    def look(self) -> StepNews:
+        """Take what is new. The first look gives the newest rows only."""
+
+@final
+class StepNews:
+    """What is new in a table, and what may have changed: rows whose values can still come are told again."""
+
+    @property
+    def numbers(self) -> list[int]:
+        """Numbers of the rows; each replaces what was told of it before."""
+    def columns(self) -> dict[str, tuple[Literal["integer", "float"], bytes]]:
+        """Kind and values of every column, 8 bytes each."""
+    @property
+    def begun(self) -> tuple[int, int] | None:
+        """Number and beginning of a step that has no row."""
+    @property
+    def is_closed(self) -> bool:
+        """Whether the table was closed in order."""
+    @property
+    def lost(self) -> int:
+        """Rows that the writer has lost."""
+    @property
+    def faults(self) -> int:
+        """How many pieces of the files could not be read, since the beginning."""
+    @property
+    def is_anew(self) -> bool:
+        """Whether rows before these were passed over: by the first look, or because they are gone."""
+
+@final
 class PartClock:
     """Divides the time of steps into parts: every nanosecond belongs to the innermost that is open, or to the rest."""
 

@@ -90,6 +90,7 @@
     │   ├── RunDamaged           a journal or records that cannot be read
     │   ├── RunOnlyObserved      steps of a loop of one's own, without a recipe
     │   ├── TimelineInvalid      a timeline of a run that breaks the form, with the field
+    │   ├── AlertsInvalid        a file of alerts that breaks the form, with the key
     │   ├── RunUnwritable        a journal or records that cannot be written, such as on a full disk
     │   ├── RunStopped           a policy decided to stop
     │   ├── SilentCorruption     a step that was executed again gave other bits
@@ -205,6 +206,7 @@ from penstock.errors.root import (
     UsageError,
 )
 from penstock.errors.run import (
+    AlertsInvalid,
     NotEqual,
     RepetitionFailed,
     RepetitionImpossible,
@@ -269,6 +271,7 @@ __all__ = [
     "AddressInvalid",
     "AddressUnknown",
     "AgentMissing",
+    "AlertsInvalid",
     "BadRow",
     "BatchDamaged",
     "BatchUnreadable",

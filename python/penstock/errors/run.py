@@ -50,6 +50,17 @@ class TimelineInvalid(RunError):
         super().__init__(f"timeline, {field.removeprefix('.')}: {reason}")
 
 
+class AlertsInvalid(RunError):
+    """A file of alerts that breaks the form, with the key and what was expected."""
+
+    exit_code = 2
+    hint = "the form is described in docs/guide/alerts.md"
+
+    def __init__(self, *, file: str, key: str, reason: str) -> None:
+        self.file, self.key, self.reason = file, key, reason
+        super().__init__(f"{file}, {key}: {reason}" if key else f"{file}: {reason}")
+
+
 class RunUnwritable(RunError):
     """Something that must be written before the run may go on cannot be written: a full disk, a lost permission."""
 

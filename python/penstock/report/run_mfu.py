@@ -1,12 +1,13 @@
 """The MFU of a run: FLOPs that its rows counted, over what its devices could have done in the time of those steps."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from penstock.observe.flops import StepFlops
-from penstock.observe.mfu import Mfu, mfu_of
+from penstock.observe.mfu import Mfu, MfuImpossible, mfu_of
 from penstock.observe.steps.columns import UNMEASURED
 from penstock.observe.steps.flop_record import COLUMNS, KINDS, FlopNote
 from penstock.report.accounts.account_names import UNKNOWN
@@ -17,8 +18,32 @@ _LOW_BITS = 32
 _LOW = (1 << _LOW_BITS) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class CountedSteps:
+    """FLOPs by type of all ranks in the steps that have them on every rank, and how long those steps took."""
+
+    useful: dict[str, int]
+    executed: dict[str, int]
+    palm: dict[str, int]
+    spent_ns: int
+    steps: int
+    ranks: int
+
+
 def run_mfu(observation: Observation, notes: Sequence[FlopNote]) -> dict[str, Any]:
     """The number with what it is of, or the reason why there is none (O3). Pure."""
+    if not notes:
+        return mfu_from(CountedSteps({}, {}, {}, 0, 0, 0), notes)
+    counted = [rank.columns["flops_executed"] != UNMEASURED for rank in observation.ranks]
+    is_counted = np.logical_and.reduce(counted) if counted else np.empty(0, bool)
+    useful, executed, palm = (_sums(observation, kind, is_counted) for kind in KINDS)
+    spent = int(observation.times.max(axis=0)[is_counted].sum()) if observation.times.size else 0
+    steps = CountedSteps(useful, executed, palm, spent, int(is_counted.sum()), len(observation.ranks))
+    return mfu_from(steps, notes)
+
+
+def mfu_from(counted: CountedSteps, notes: Sequence[FlopNote]) -> dict[str, Any]:
+    """The same from sums over steps."""
     if not notes:
         return _refused("FLOPs are not counted: run.steps(state, flops=penstock.torch.flops(model, batch))")
     unknown = sorted({reason for note in notes for reason in note.unknown})
@@ -27,21 +52,19 @@ def run_mfu(observation: Observation, notes: Sequence[FlopNote]) -> dict[str, An
     devices = sorted({note.device for note in notes})
     if len(devices) > 1:
         return _refused(f"ranks have different devices: {', '.join(devices)}")
-    counted = [rank.columns["flops_executed"] != UNMEASURED for rank in observation.ranks]
-    is_counted = np.logical_and.reduce(counted) if counted else np.empty(0, bool)
-    if not is_counted.any():
+    if not counted.steps:
         return _refused("no step that counts has FLOPs on every rank")
-    useful, executed, palm = (_sums(observation, kind, is_counted) for kind in KINDS)
     flops = StepFlops(
-        useful,
-        executed,
-        palm,
+        counted.useful,
+        counted.executed,
+        counted.palm,
         tokens=0,
         real_tokens=0,
         warnings=tuple(sorted({warning for note in notes for warning in note.warnings})),
     )
-    spent = int(observation.times.max(axis=0)[is_counted].sum())
-    answer = mfu_of(flops, spent, devices[0], devices=len(observation.ranks))
+    answer = mfu_of(flops, counted.spent_ns, devices[0], devices=counted.ranks)
+    if isinstance(answer, MfuImpossible):
+        return {**_refused(str(answer)), "impossible": answer.to_json()}
     if not isinstance(answer, Mfu):
         return _refused(str(answer))
     return {
@@ -51,7 +74,7 @@ def run_mfu(observation: Observation, notes: Sequence[FlopNote]) -> dict[str, An
         "device": answer.device,
         "devices": answer.devices,
         "peak": answer.source,
-        "steps": int(is_counted.sum()),
+        "steps": counted.steps,
         "flops": answer.flops,
         "notes": list(answer.notes),
         "formula": "sum over types of useful FLOPs / peak, over devices x time from a step's begin to the next one's",

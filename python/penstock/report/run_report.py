@@ -138,9 +138,13 @@ def quantiles(times: Sequence[int] | Times) -> dict[str, int | str]:
 def speed_of(observation: Observation) -> dict[str, Any]:
     """Step times and tokens. A step is as long as on its slowest rank."""
     times = observation.times.max(axis=0) if observation.times.size else np.empty(0, np.int64)
-    total = int(times.sum())
     tokens = observation.matrix("tokens")
-    real = None if tokens is None or (tokens < 0).any() else int(tokens.sum())
+    return speed_from(times, None if tokens is None or (tokens < 0).any() else int(tokens.sum()))
+
+
+def speed_from(times: Times, real: int | None) -> dict[str, Any]:
+    """The same from the times of steps and all tokens of them; None where tokens were not measured."""
+    total = int(times.sum())
     return {
         "steps": len(times),
         **quantiles(times),

@@ -91,4 +91,5 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
         [str(facts.get("text")), *(f"{k}={v}" for k, v in facts.items() if k != "text")]
     ),
     "end": _end,
+    "alert": lambda facts: f"alert {facts.get('state')}: {facts.get('text')}",
 }

@@ -9,6 +9,8 @@
     steps/LIFE-RANK-N.pst   what every step took (``penstock.observe.steps``)
     recipes/DIGEST.json     recipes as files, where that is possible: for ``penstock data peek``
     skips.jsonl             what is left out of the data (``penstock.SkipJournal``)
+    alerts/HOST.jsonl       alerts that a watcher has raised (``penstock.report.watch``)
+    feeds/RANK.page         what a rank's feeds have counted, where the run is watched
     taps/RANK.tap           what a rank reads now, for ``penstock view``; gone when it ends
     checkpoints/            unless they are elsewhere
 

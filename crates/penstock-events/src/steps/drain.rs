@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Rows of a block.
 const BLOCK_ROWS: usize = 4096;
 /// So many of the newest rows stay out of a block: a device may still give values for them.
-const LATE_ROWS: usize = 64;
+pub(crate) const LATE_ROWS: usize = 64;
 /// So much is missing after a kill, and a few times as much where the machine is busy; 20 ms are promised.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
 /// Rows that wait for a block at most, where they come faster than blocks are compressed.

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from penstock.cli.job.home import home
+from penstock.cli.run.job_watcher import check_alerts, is_asked_for, start_job_watcher
 from penstock.cli.run.options import CommandLine, read
 from penstock.cli.run.to_spec import check_beside_file, job_of_command, job_options, notes
 from penstock.errors.root import UsageError
@@ -45,10 +46,14 @@ def start(words: CommandLine) -> int:
 
 
 def _launch(spec: JobSpec, words: CommandLine) -> int:
+    check_alerts()
     logs = words.values["log_dir"]
     directory = furnish(home(), spec, logs=None if logs is None else Path(logs), environment=os.environ)
     call = [str(agent_path()), "launch", str(directory)]
+    if is_asked_for(os.environ):
+        os.environ["PENSTOCK_WATCHED"] = "1"
     if not spec.detached:
+        start_job_watcher(directory, until=os.getpid())
         sys.stdout.flush()
         # The launcher takes this process over: who kills it, by its number or by Ctrl-C, ends the job.
         os.execv(call[0], call)  # noqa: S606 - a shell would stand between the person and the launcher
@@ -57,6 +62,8 @@ def _launch(spec: JobSpec, words: CommandLine) -> int:
     from penstock.cli.output import print_json, say
 
     code = subprocess.run(call, stdin=subprocess.DEVNULL, check=False).returncode
+    if code == 0:
+        start_job_watcher(directory)
     if code == 0 and words.values["json"]:
         print_json({"job": directory.name, "directory": str(directory)})
     elif code == 0:

@@ -9,7 +9,10 @@ app = command_app(
         "  penstock runs list runs\n"
         "  penstock runs show runs/exp1\n"
         "  penstock runs prove runs/exp1 --steps 1000:1100\n"
-        "  penstock runs replay runs/exp1 --step 41207\n"
+        "  penstock runs watch runs/exp1 --serve 127.0.0.1:9464
+"
+        "  penstock runs replay runs/exp1 --step 41207
+"
         "  penstock runs export runs/exp1 --to tensorboard:logs/exp1"
     ),
 )
@@ -21,6 +24,10 @@ COMMANDS = {
     "prove": (
         "Show that an interrupted run equals an uninterrupted one, bit for bit, by executing its steps again.",
         "prove",
+    ),
+    "watch": (
+        "Watch a run: serve what it does to Prometheus and raise alerts, from its files alone.",
+        "watch",
     ),
     "replay": ("Execute one step again from the nearest checkpoint, and compare.", "replay"),
     "export": (

@@ -12,6 +12,7 @@ from penstock.cli.runs.place import run_at
 from penstock.cli.runs.run_text import clock, newest_start
 from penstock.report.loop_summary import loop_summary
 from penstock.report.run_story import sentence
+from penstock.report.watch.alert_book import alert_entries
 from penstock.run.directory import RunDirectory
 from penstock.run.journal import journal
 from penstock.run.journal import step_records as records
@@ -51,7 +52,8 @@ def show(
         return show_metrics(place, json=json)
     if RunDirectory(place).is_only_observed():
         return _show_loop(place, json=json)
-    entries = journal.read(place)
+    entries = [*journal.read(place), *alert_entries(place)]
+    entries.sort(key=lambda entry: (entry.incarnation, entry.at, entry.rank))
     if json:
         for entry in entries:
             print_json(_document(entry))

@@ -1,88 +1,110 @@
-"""Numbers of all feeds of this process for Prometheus, as text over HTTP; off unless asked for.
+"""Numbers of all feeds of this process for Prometheus; off unless asked for.
 
 ``serve("127.0.0.1:9464")`` starts one small server per process; opening a feed does so where ``PENSTOCK_METRICS`` names an address. Ranks
-of one host that share the setting take the port after it with their ``LOCAL_RANK``. It answers GET ``/metrics`` and nothing else, and
-listens on the loopback address unless told otherwise.
+of one host that share the setting take the port after it with their ``LOCAL_RANK``. It answers GET ``/metrics`` and nothing else.
+
+In a run that is watched (``publish``) the process serves nothing: its numbers are in a mapped page, and the watcher serves those of all ranks.
 """
 
-import http.server
 import logging
 import os
 import threading
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.data.monitor.endpoint import Endpoint
+from penstock.data.monitor.exposition import Family, Sample, exposition
+from penstock.data.monitor.feed_page import FeedPage
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.data.feed.feed import Feed
 
 _log = logging.getLogger("penstock.data")
-#: Connections that are answered at a time are few; a client that says nothing is dropped after this.
-_CLIENT_S = 5.0
-_PORT_MAX = 65535
 _lock = threading.Lock()
 _feeds: "weakref.WeakSet[Feed]" = weakref.WeakSet()
 _endpoint: "Endpoint | None" = None
-
-
-class Endpoint:
-    """A server that answers with the numbers of this process until it is closed."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self.process = os.getpid()
-        self._server = http.server.ThreadingHTTPServer((host, port), _Answer)
-        self._server.daemon_threads = True
-        serving = threading.Thread(target=self._server.serve_forever, name="penstock-metrics", daemon=True)
-        serving.start()
-
-    @property
-    def address(self) -> str:
-        """Where it listens."""
-        host, port = self._server.server_address[:2]
-        return f"{host!s}:{port}"
-
-    def close(self) -> None:
-        """Stop listening."""
-        global _endpoint
-        self._server.shutdown()
-        self._server.server_close()
-        with _lock:
-            if _endpoint is self:
-                _endpoint = None
+#: Whether the server was started because the environment asked for it.
+_is_asked = False
+_page: FeedPage | None = None
+FAMILIES = {
+    "penstock_feed_batches_total": Family("counter", "Batches that the feed has handed out."),
+    "penstock_feed_rows_total": Family("counter", "Rows that the feed has handed out."),
+    "penstock_feed_tokens_total": Family("counter", "Tokens that the feed has handed out, without padding."),
+    "penstock_feed_bytes_total": Family("counter", "Bytes of the values that the feed has handed out."),
+    "penstock_feed_stalls_total": Family("counter", "Waits for a batch that took longer than the limit."),
+    "penstock_feed_stalled_seconds_total": Family("counter", "Seconds of such waits that are over."),
+    "penstock_feed_ready_batches": Family("gauge", "Batches that are ready and wait to be asked for."),
+    "penstock_feed_padding_share": Family("gauge", "Share of tokens that are padding."),
+    "penstock_feed_stage_seconds": Family("summary", "How long a stage takes for a batch."),
+    "penstock_feed_share_made_total": Family("counter", "Shared batches that this process made."),
+    "penstock_feed_share_taken_total": Family("counter", "Shared batches that another process made."),
+    "penstock_feed_share_alone_total": Family(
+        "counter", "Batches made alone, although they could be shared."
+    ),
+    "penstock_feed_share_moves_total": Family("counter", "How often another process took the table over."),
+    "penstock_feed_share_kept_bytes": Family("gauge", "Bytes of shared batches that are kept."),
+    "penstock_feed_share_members": Family("gauge", "Processes that share the lane."),
+}
+FAMILIES |= {
+    f"penstock_store_{what}_seconds": Family(
+        "summary", f"How long stores take, by what is waited for: {what}."
+    )
+    for what in ("answer", "read", "write", "turn", "pause")
+}
 
 
 def serve(address: str) -> Endpoint:
     """Serve the numbers of this process at ``host:port`` (port 0: any that is free); once per process."""
     global _endpoint
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > _PORT_MAX:
-        raise UsageError(
-            f"an address to serve at must be host:port, got {address!r:.100}", hint="such as 127.0.0.1:9464"
-        )
     with _lock:
-        if _endpoint is None or _endpoint.process != os.getpid():
-            try:
-                _endpoint = Endpoint(host.strip("[]"), int(port))
-            except OSError as problem:
-                raise UsageError(f"numbers cannot be served at {address}: {problem}") from problem
+        if _endpoint is None or _endpoint.process != os.getpid() or _endpoint.is_closed:
+            _endpoint = Endpoint(address, text)
         return _endpoint
+
+
+def publish(folder: Path, life: int, rank: int) -> FeedPage | None:
+    """Write the numbers of this process into a page from now on, and serve none; None where no page can be written."""
+    global _page, _is_asked
+    with _lock:
+        if _endpoint is not None and _is_asked and _endpoint.process == os.getpid():
+            # Its port is the watcher's now.
+            _endpoint.close()
+            _is_asked = False
+    try:
+        page = FeedPage(folder, life, rank, samples)
+    except OSError as problem:
+        _log.warning("numbers of feeds are not told, training goes on: %s", problem)
+        return None
+    _page = page
+    return page
+
+
+def withdraw(page: FeedPage) -> None:
+    """The run is over; the page keeps what was counted last."""
+    global _page
+    page.close()
+    if _page is page:
+        _page = None
 
 
 def enter(feed: "Feed") -> None:
     """A feed was opened."""
+    global _is_asked
     with _lock:
         _feeds.add(feed)
         asked = os.environ.get("PENSTOCK_METRICS", "")
-        served = _endpoint is not None and _endpoint.process == os.getpid()
-    if asked and not served:
+        served = _endpoint is not None and _endpoint.process == os.getpid() and not _endpoint.is_closed
+    if asked and not served and _page is None and not os.environ.get("PENSTOCK_WATCHED"):
         host, _, port = asked.rpartition(":")
         rank = os.environ.get("LOCAL_RANK", "0")
         if port.isdigit() and int(port) and rank.isdigit():
             asked = f"{host}:{int(port) + int(rank)}"
         try:
             serve(asked)
+            _is_asked = True
         except UsageError as problem:
             # Reading goes on without being watched.
             _log.warning("PENSTOCK_METRICS: %s", problem)
@@ -96,25 +118,32 @@ def leave(feed: "Feed") -> None:
 
 def text() -> str:
     """The numbers of all open feeds, in the format of Prometheus."""
+    return exposition(samples(), FAMILIES)
+
+
+def samples() -> Iterator[Sample]:
+    """The numbers of all open feeds, and of the stores that they read."""
     with _lock:
         feeds = sorted(_feeds, key=lambda feed: (feed.lane.number, feed.lane.of))
-    families: dict[str, list[str]] = {}
-    for number, feed in enumerate(feeds):
+    statistics = [feed.statistics() for feed in feeds]
+    for number, (feed, of_feed) in enumerate(zip(feeds, statistics, strict=True)):
         labels = {"feed": str(number), "lane": f"{feed.lane.number}/{feed.lane.of}"}
-        statistics = feed.statistics()
-        for name, value, more in _samples(statistics):
-            families.setdefault(name, []).append(_line(name, value, labels | more))
-    store = next((feed.statistics().store for feed in feeds), {})
-    for name, count in store.items():
+        for name, value, more in _samples(of_feed):
+            yield Sample(name, value, labels | more)
+    for name, count in (statistics[0].store if statistics else {}).items():
         if count is not None:
-            families.setdefault(f"penstock_store_{name}", []).append(
-                _line(f"penstock_store_{name}", count, {})
-            )
-    lines: list[str] = []
-    for name, samples in families.items():
-        kind = "counter" if name.endswith("_total") else "gauge"
-        lines += [f"# TYPE {name} {kind}", *samples]
-    return "\n".join([*lines, ""])
+            yield _store_sample(name, count)
+
+
+def _store_sample(name: str, count: float) -> Sample:
+    """Durations are summaries in seconds; what is counted keeps its name."""
+    for ending, quantile in (("_p50_s", "0.5"), ("_p99_s", "0.99")):
+        if name.endswith(ending):
+            family = f"penstock_store_{name.removesuffix(ending)}_seconds"
+            return Sample(family, count, {"quantile": quantile})
+    if name.endswith("_times"):
+        return Sample(f"penstock_store_{name.removesuffix('_times')}_seconds_count", count)
+    return Sample(f"penstock_store_{name}", count)
 
 
 def _samples(statistics: Any) -> Iterator[tuple[str, float, dict[str, str]]]:
@@ -131,33 +160,3 @@ def _samples(statistics: Any) -> Iterator[tuple[str, float, dict[str, str]]]:
             yield f"penstock_feed_share_{name}_total", getattr(statistics.sharing, name), {}
         yield "penstock_feed_share_kept_bytes", statistics.sharing.kept_bytes, {}
         yield "penstock_feed_share_members", statistics.sharing.members, {}
-
-
-def _line(name: str, value: float, labels: dict[str, str]) -> str:
-    escaped = (
-        (key, label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
-        for key, label in labels.items()
-    )
-    inside = ",".join(f'{key}="{label}"' for key, label in escaped)
-    return f"{name}{{{inside}}} {value}" if inside else f"{name} {value}"
-
-
-class _Answer(http.server.BaseHTTPRequestHandler):
-    """One request."""
-
-    timeout = _CLIENT_S
-
-    def do_GET(self) -> None:
-        """Answer ``/metrics``."""
-        if self.path.partition("?")[0] != "/metrics":
-            self.send_error(404)
-            return
-        body = text().encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Requests are nothing to tell."""

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -73,15 +73,15 @@ def read_steps(
     run_dir: str | os.PathLike[str],
     *,
     columns: Sequence[str] | None = None,
-    table: tuple[int, int] | None = None,
+    tables: Collection[tuple[int, int]] | None = None,
 ) -> list[StepRows]:
-    """The rows of every rank of every life, by life and rank, or those of one ``table`` of ``list_steps``. With ``columns`` only those are read,
+    """The rows of every rank of every life, by life and rank, or some ``tables`` of ``list_steps``. With ``columns`` only those are read,
     which is faster.
     """
     wanted = None if columns is None else [*dict.fromkeys(("step", "begin", "end", *columns))]
     files: dict[tuple[int, int], list[tuple[StepFile | None, list[Fault]]]] = {}
-    for life, rank, path in _files(run_dir):
-        if table in (None, (life, rank)):
+    for life, rank, path in step_files(run_dir):
+        if tables is None or (life, rank) in tables:
             files.setdefault((life, rank), []).append(_opened(path, wanted))
     names = INTEGERS if wanted is None else wanted
     return [_joined(life, rank, parts, names) for (life, rank), parts in sorted(files.items())]
@@ -89,13 +89,13 @@ def read_steps(
 
 def list_steps(run_dir: str | os.PathLike[str]) -> list[tuple[int, int]]:
     """Life and rank of every table there is; opens none."""
-    return sorted({(life, rank) for life, rank, _ in _files(run_dir)})
+    return sorted({(life, rank) for life, rank, _ in step_files(run_dir)})
 
 
 def read_anchors(run_dir: str | os.PathLike[str]) -> list[Anchor]:
     """What the clocks of every rank's host said, by life, rank and time."""
     anchors = []
-    for life, rank, path in _files(run_dir):
+    for life, rank, path in step_files(run_dir):
         file, _ = _opened(path, ["step"])
         if file is not None:
             boot = _header(file).boot_id
@@ -103,7 +103,7 @@ def read_anchors(run_dir: str | os.PathLike[str]) -> list[Anchor]:
     return anchors
 
 
-def _files(run_dir: str | os.PathLike[str]) -> Iterator[tuple[int, int, Path]]:
+def step_files(run_dir: str | os.PathLike[str]) -> Iterator[tuple[int, int, Path]]:
     """Life, rank and block file, in the order in which they were begun; also of those that have only a tail left."""
     folder = Path(run_dir) / FOLDER
     names = [_NAME.fullmatch(path.name) for path in folder.iterdir()] if folder.is_dir() else []
@@ -133,7 +133,7 @@ def _joined(
 ) -> StepRows:
     """The files of a rank of a life as one table."""
     tables = [file for file, _ in parts if file is not None]
-    columns = _stacked([_rows(file, is_last=file is tables[-1]) for file in tables])
+    columns = stacked([_rows(file, is_last=file is tables[-1]) for file in tables])
     # What no row has is there all the same: not measured. FLOPs by type are there where they were counted.
     count = len(columns.get("step", ()))
     columns = {
@@ -147,13 +147,13 @@ def _joined(
         columns,
         sum(file.lost for file in tables),
         [fault for _, faults in parts for fault in faults],
-        _stacked([_arrays(file.rolled()) for file in tables]),
+        stacked([arrays_of(file.rolled()) for file in tables]),
         [step for file in tables for step in file.commits],
         bool(tables) and tables[-1].is_closed,
     )
 
 
-def _stacked(pieces: list[Columns]) -> Columns:
+def stacked(pieces: list[Columns]) -> Columns:
     """Columns behind columns; what a piece does not have was not measured there."""
     kinds = {name: values.dtype for piece in pieces for name, values in piece.items()}
     lengths = [len(next(iter(piece.values()), ())) for piece in pieces]
@@ -168,7 +168,8 @@ def _stacked(pieces: list[Columns]) -> Columns:
     }
 
 
-def _arrays(columns: "dict[str, tuple[Literal['integer', 'float'], bytes]]") -> Columns:
+def arrays_of(columns: "dict[str, tuple[Literal['integer', 'float'], bytes]]") -> Columns:
+    """Columns as the extension gives them, without a copy."""
     arrays: Columns = {}
     for name, (kind, values) in columns.items():
         arrays[name] = (
@@ -179,9 +180,9 @@ def _arrays(columns: "dict[str, tuple[Literal['integer', 'float'], bytes]]") -> 
 
 def _rows(file: StepFile, *, is_last: bool) -> Columns:
     """The rows of one file; the step that a kill tore is a row without an end."""
-    columns = _arrays(file.columns())
+    columns = arrays_of(file.columns())
     if file.begun is None or not is_last:
         return columns
     step, begin = file.begun
     torn = {"step": np.array([step]), "begin": np.array([begin]), "end": np.array([UNMEASURED])}
-    return _stacked([columns, torn])
+    return stacked([columns, torn])

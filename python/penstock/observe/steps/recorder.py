@@ -46,6 +46,7 @@ class StepRecorder:
 
     def __init__(self, directory: Path, life: int, rank: int, *, bytes_max: int = BYTES_MAX) -> None:
         """``bytes_max``: of all files of the rank; the oldest rows become roll-ups beyond it."""
+        self.directory, self.life, self.rank = directory, life, rank
         folder = directory / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         header = {

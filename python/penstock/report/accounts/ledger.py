@@ -96,12 +96,14 @@ class Ledger:
     @property
     def accounts(self) -> dict[str, int]:
         """Nanoseconds by account, over all ranks."""
-        return {name: sum(rank.accounts[name] for rank in self.ranks) for name in ACCOUNTS}
+        of_ranks = [rank.accounts for rank in self.ranks]
+        return {name: sum(accounts[name] for accounts in of_ranks) for name in ACCOUNTS}
 
     @property
     def parts(self) -> dict[str, int]:
         """Nanoseconds of ``train`` by part, over all ranks."""
-        return {name: sum(rank.parts[name] for rank in self.ranks) for name in PARTS}
+        of_ranks = [rank.parts for rank in self.ranks]
+        return {name: sum(parts[name] for parts in of_ranks) for name in PARTS}
 
     @property
     def device(self) -> DeviceSplit:

@@ -4,7 +4,7 @@ Rows are of the boot's clock and exact. Moments of journals are of the wall cloc
 moment is moved to the nearest place that agrees with the rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.errors import RunDamaged
-from penstock.observe.steps import DEVICE, HOST, PARTS, UNMEASURED, StepRows, read_anchors, read_steps
+from penstock.observe.steps import DEVICE, HOST, PARTS, UNMEASURED, StepRows, list_steps, read_anchors, read_steps
 from penstock.observe.steps.compile_file import CompileSpan, read_compiles, stretches_of
 from penstock.report.accounts.account_names import UNKNOWN
 from penstock.report.accounts.clock_map import ClockMap
@@ -62,30 +62,48 @@ def run_timeline(
     run: Path, home: Path, columns: Sequence[str] = (*HOST, *DEVICE, "exchanged")
 ) -> RunTimeline:
     """Read a run, with some columns of its rows; ``home`` has the jobs that may have supervised it."""
-    timeline = RunTimeline()
+    sources = _sources(run, home)
+    timeline = _timeline(run, sources, columns, None)
+    timeline.faults += sources.clocks.steps_of_the_wall_clock()
+    timeline.faults = timeline.faults[:_FAULTS_MAX]
+    return timeline
+
+
+def rank_timelines(
+    run: Path, home: Path, columns: Sequence[str], ranks: Sequence[int]
+) -> Iterator[RankTimeline]:
+    """Some ranks, one after another, so that only one has to be in memory."""
+    sources = _sources(run, home)
+    for rank in ranks:
+        yield from _timeline(run, sources, columns, {rank}).ranks
+
+
+def _sources(run: Path, home: Path) -> _Sources:
     entries = journal.read(run)
-    rows = {(table.life, table.rank): table for table in read_steps(run, columns=columns)}
-    of_records = {(life.incarnation, life.rank): life for life in _records(run, timeline.faults)}
-    clocks = ClockMap(read_anchors(run))
-    sources = _Sources(
-        clocks,
+    return _Sources(
+        ClockMap(read_anchors(run)),
         supervised_lives(entries, home),
         {(entry.incarnation, entry.rank): entry for entry in entries if entry.kind == "end"},
         _compiles(run),
     )
+
+
+def _timeline(run: Path, sources: _Sources, columns: Sequence[str], ranks: set[int] | None) -> RunTimeline:
+    timeline = RunTimeline()
+    tables = None if ranks is None else [table for table in list_steps(run) if table[1] in ranks]
+    rows = {(table.life, table.rank): table for table in read_steps(run, columns=columns, tables=tables)}
+    of_records = {(life.incarnation, life.rank): life for life in _records(run, timeline.faults, ranks)}
     for table in rows.values():
         timeline.lost_rows += table.lost_rows
         timeline.faults += [f"{fault.file} at byte {fault.offset}: {fault.reason}" for fault in table.faults]
-    timeline.faults += clocks.steps_of_the_wall_clock()
     by_rank: dict[int, list[LifeTimeline]] = {}
     for key in sorted({*rows, *of_records}):
         life = _life(key, rows.get(key), of_records.get(key), sources)
         if life is not None:
             by_rank.setdefault(key[1], []).append(life)
     for rank, lives in sorted(by_rank.items()):
-        timeline.ranks.append(_rank(rank, lives, clocks))
+        timeline.ranks.append(_rank(rank, lives, sources.clocks))
     timeline.alignments = alignments_of(timeline.ranks)
-    timeline.faults = timeline.faults[:_FAULTS_MAX]
     return timeline
 
 
@@ -96,11 +114,11 @@ def _compiles(run: Path) -> dict[tuple[int, int], list[tuple[int, int]]]:
     return {key: stretches_of(of_rank) for key, of_rank in spans.items()}
 
 
-def _records(run: Path, faults: list[str]) -> list[LifeRecord]:
+def _records(run: Path, faults: list[str], ranks: set[int] | None) -> list[LifeRecord]:
     """What could be read of the records."""
     lives: list[LifeRecord] = []
     try:
-        lives.extend(records.lives(run))
+        lives.extend(records.lives(run, ranks))
     except RunDamaged as damage:
         faults.append(str(damage))
     return lives

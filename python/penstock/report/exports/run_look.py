@@ -108,7 +108,7 @@ class RunLook:
 
     def stretch(self, life: int, rank: int) -> Stretch | None:
         """New rows of one table that will not change any more; None where there is nothing."""
-        tables = read_steps(self.run, table=(life, rank))
+        tables = read_steps(self.run, tables=[(life, rank)])
         if not tables or not len(tables[0]):
             return None
         table = tables[0]
@@ -186,7 +186,7 @@ def _is_over(run: Path, entries: list[Entry], tables: list[tuple[int, int]]) -> 
     return bool(of_newest) and all(
         table.is_closed
         for rank in of_newest
-        for table in read_steps(run, columns=["step"], table=(newest, rank))
+        for table in read_steps(run, columns=["step"], tables=[(newest, rank)])
     )
 
 

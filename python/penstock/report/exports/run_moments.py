@@ -91,5 +91,5 @@ def _births(look: RunLook) -> list[Moment]:
 
 
 def _is_closed(look: RunLook, life: int, rank: int) -> bool:
-    tables = read_steps(look.run, columns=["step"], table=(life, rank)) if look.tables else []
+    tables = read_steps(look.run, columns=["step"], tables=[(life, rank)]) if look.tables else []
     return any(table.is_closed for table in tables)

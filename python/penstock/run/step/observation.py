@@ -10,6 +10,7 @@ from penstock.data.feed.prefetch import Prefetch
 from penstock.observe.steps import PARTS, StepRecorder
 from penstock.observe.steps.clock import boottime_ns
 from penstock.observe.steps.flop_record import FlopCount, FlopRecord
+from penstock.run.start.watcher_process import watched_life
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
@@ -34,6 +35,9 @@ class Observation:
         self._hooks: Hooks | None = None if recorder is None or observe is None else observe(recorder)
         self._device = str(getattr(state, "device_name", ""))
         self._flops: FlopRecord | None = None
+        self._watched = (
+            None if recorder is None else watched_life(recorder.directory, recorder.life, recorder.rank)
+        )
 
     def count(self, flops: FlopCount) -> None:
         """Count the FLOPs of every step from now on."""
@@ -107,3 +111,5 @@ class Observation:
             self._hooks.close()
         if self.recorder is not None:
             self.recorder.close()
+        if self._watched is not None:
+            self._watched.close()
