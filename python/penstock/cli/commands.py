@@ -34,7 +34,7 @@ COMMANDS = (
     ),
     Command(
         "top",
-        "Watch a job: step, speed, phase, processor, memory and GPU of every rank, live.",
+        "Watch a job, rank by rank, or runs: diagnosis, loss, tokens/s, MFU, goodput, step time, memory, live.",
         "penstock.cli.job.top:app",
     ),
     Command(

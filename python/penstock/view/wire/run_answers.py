@@ -176,10 +176,34 @@ class RunState(TypedDict):
     is_running: bool
 
 
-class RunOverview(RunState):
-    """A run as its page shows it; numbers are those of ``penstock report --json``. A ``silent`` one neither runs here nor noted its end."""
+#: A ``silent`` run neither runs here nor noted its end.
+RunCondition = Literal["running", "ended", "failed", "silent"]
 
-    state: Literal["running", "ended", "failed", "silent"]
+
+class RunSummary(TypedDict):
+    """A run in a few numbers, those of ``penstock report --json``; ``line`` is the first line of the report."""
+
+    name: str
+    address: str
+    state: RunCondition
+    step: int | None
+    loss: float | None
+    ranks: int
+    lives: int
+    incidents: int
+    line: str
+    verdict: Literal["named", "none", "abstains"]
+    wall_ns: int
+    speed: RunSpeed
+    mfu: RunMfu
+    goodput: RunGoodput
+    memory: RunMemory
+
+
+class RunOverview(RunState):
+    """A run as its page shows it; numbers are those of ``penstock report --json``."""
+
+    state: RunCondition
     name: str
     address: str
     last_step: int | None
