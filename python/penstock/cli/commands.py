@@ -117,7 +117,7 @@ COMMANDS = (
     ),
     Command(
         "events",
-        "Print the events that a process recorded, or what happened to a job.",
+        "Print the events that a process or a whole run recorded, or what happened to a job.",
         "penstock.cli.events:app",
     ),
     Command(
