@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,7 +119,9 @@ def test_a_terminal_of_any_size_has_no_more_lines_than_fit(
 
 def test_a_run_that_trains_is_seen_to_go_on_until_it_ends(runs_folder: Path, tmp_path: Path) -> None:
     """Goal: live. Method: a real run; objects for each refresh; its steps grow, its state changes, and then the command ends."""
-    shutil.copytree(runs_folder / "registry", tmp_path / "registry")
+    shutil.copytree(
+        runs_folder, tmp_path, ignore=shutil.ignore_patterns("runs", "empty", "home"), dirs_exist_ok=True
+    )
     (tmp_path / "live.py").write_text(ENDLESS)
     root = Path(__file__).parents[2]
     training = subprocess.Popen(
@@ -127,17 +130,16 @@ def test_a_run_that_trains_is_seen_to_go_on_until_it_ends(runs_folder: Path, tmp
         env={**os.environ, "PYTHONPATH": str(root)},
     )
     wait_until(lambda: any((tmp_path / "runs/live/taps").glob("*")), "it trains", timeout_s=60)
-    watching = subprocess.Popen(
-        [*TOP, "runs/live", "--json", "--every", "0.1"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    )
-    assert watching.stdout is not None
-    objects = []
-    while len({one["step"] for one in objects}) < 3:
-        objects.append(json.loads(watching.stdout.readline())["runs"][0])
-    (tmp_path / "stop").touch()
-    assert training.wait(60) == 0
-    objects += [json.loads(line)["runs"][0] for line in watching.stdout]
-    assert watching.wait(60) == 0
+    words = [*TOP, "runs/live", "--json", "--every", "0.1"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        objects: list[dict[str, Any]] = []
+        while len({one["step"] for one in objects}) < 3:
+            objects.append(json.loads(watching.stdout.readline())["runs"][0])
+        (tmp_path / "stop").touch()
+        assert training.wait(60) == 0
+        objects += [json.loads(line)["runs"][0] for line in watching.stdout]
+        assert watching.wait(60) == 0
     steps = [one["step"] or 0 for one in objects]
     assert steps == sorted(steps)
     assert objects[0]["state"] == "running"
