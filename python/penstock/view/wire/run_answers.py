@@ -273,3 +273,27 @@ class HeatMap(TypedDict):
     ranks: list[HeatRow]
     low: float | None
     high: float | None
+
+
+class ListedRun(TypedDict):
+    """A run of a folder: its summary, or why there is none; neither where it was not read yet. ``fields`` are its configuration."""
+
+    name: str
+    address: str
+    summary: RunSummary | None
+    problem: str
+    fields: dict[str, str]
+    #: Names of its curves.
+    curves: list[str]
+
+
+class RunList(TypedDict):
+    """The runs below a folder. Those that are ``pending`` are read when it is asked for again; ``left_out`` are not listed."""
+
+    address: str
+    folder: str
+    runs: list[ListedRun]
+    pending: int
+    running: int
+    left_out: int
+    took_ms: int

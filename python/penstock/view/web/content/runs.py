@@ -34,7 +34,7 @@ from penstock.view.wire.run_answers import (
 )
 
 #: Runs whose meaning is kept, and of each list how much is sent.
-_SCREENS_KEPT = 8
+_SCREENS_KEPT = 12
 _CAUSES_MAX = 12
 _INCIDENT = ("kind", "life", "cause", "ranks", "device_ns", "accounts", "lost_steps", "step")
 _CHECKPOINT = ("step", "life", "at_s", "bytes", "written", "stall_ns", "durable_ns")
@@ -111,9 +111,12 @@ def describe_run(screen: RunScreen, took_ms: int, address: RunAddress) -> RunOve
     return cast(RunOverview, sendable(overview))
 
 
-def describe_curves(screen: RunScreen, first: int | None, end: int | None) -> CurveSet:
-    """Its curves, all of them or those of some steps."""
-    return cast(CurveSet, sendable(screen.curves.to_json(first, end)))
+def describe_curves(
+    screen: RunScreen, first: int | None, end: int | None, name: str | None = None
+) -> CurveSet:
+    """Its curves, all of them or one, over all steps or some."""
+    names = None if name is None else [name]
+    return cast(CurveSet, sendable(screen.curves.to_json(first, end, names=names)))
 
 
 def describe_heat_map(screen: RunScreen, column: str) -> HeatMap:
