@@ -27,7 +27,7 @@ def many_address(runs_folder: Path, tmp_path_factory: pytest.TempPathFactory) ->
     shutil.copytree(runs_folder / "runs/bare", folder / "runs" / HOSTILE.replace("/", ""))
     shutil.copytree(runs_folder / "runs/bare", folder / "runs/zz")
     for file in (folder / "runs/zz/journal").iterdir():
-        file.write_bytes(b"\x00\xff\n")
+        file.write_bytes(b"\x00\xff\n" * 3)
     shutil.copytree(runs_folder / "registry", folder / "registry")
     with serving(folder) as (address, _):
         yield address
@@ -66,7 +66,7 @@ def test_filter_order_groups_and_curves_are_in_the_link(watched: Watched) -> Non
     page.get_by_label("Draw bare").uncheck()
     expect(page.locator(".overlay")).to_have_attribute("data-runs", "2")
     page.keyboard.press("/")
-    page.keyboard.type("policy.stop_at= e")
+    page.keyboard.type("policy.stop_at= ended")
     expect(page).to_have_url(re.compile("find="))
     page.keyboard.press("Enter")
     for _ in range(2):
