@@ -12,7 +12,7 @@ from penstock.report.accounts.account_names import STEP_PARTS, UNKNOWN
 from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.timeline import UNMEASURED, RankTimeline, Times
 from penstock.report.diagnosis.diagnosis import Diagnosis, diagnosis_of
-from penstock.report.diagnosis.observation import Observation, observation_of
+from penstock.report.diagnosis.observation import Observation, RankSteps, observation_of
 from penstock.report.diagnosis.program_line import line_of
 from penstock.report.diagnosis.step_view import steps_of
 from penstock.report.run_mfu import run_mfu
@@ -53,6 +53,8 @@ class RunReport:
     mfu: dict[str, Any]
     faults: tuple[str, ...]
     scope: dict[str, Any] = field(default_factory=dict)
+    #: The steps of every rank that it is of, for curves; no part of its JSON.
+    steps: tuple[RankSteps, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -104,6 +106,7 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
             "rank": rank,
             "ranks": [view.rank for view in known],
         },
+        steps=tuple(known),
     )
 
 

@@ -41,7 +41,7 @@ class RunScreen:
     @cached_property
     def steps(self) -> RunSteps:
         """Columns of its steps."""
-        return run_steps(self.path, self.evidence.timelines)
+        return run_steps(self.path, self.report.steps)
 
     @cached_property
     def curves(self) -> RunCurves:
@@ -72,6 +72,11 @@ class RunScreen:
     def stalls(self) -> list[dict[str, Any]]:
         """The stalls of the report, with stacks."""
         return stall_stacks(self.report.stalls, self.evidence.stacks)
+
+    def prepare(self) -> None:
+        """Compute now what is computed when it is first asked for."""
+        for part in (self.curves, self.marks, self.lives, self.stalls):
+            assert part is not None
 
     def heat_map(self, column: str, columns_max: int = HEAT_COLUMNS_MAX) -> dict[str, Any]:
         """A column as rank by step."""

@@ -55,6 +55,8 @@ class Screens:
             if kept is None or kept[0].signature != signature_of(run):
                 began = time.monotonic()
                 screen = run_screen(run)
+                # The rest of what a page asks for: how often it may ask follows from all of it.
+                screen.prepare()
                 kept = (screen, round(1000 * (time.monotonic() - began)))
                 self._kept[run] = kept
             self._kept.move_to_end(run)
