@@ -110,7 +110,7 @@ def test_a_column_is_shown_by_rank_and_recordings_open_here_and_on_events(watche
     expect(page.locator(".lead")).to_contain_text("events in")
     page.get_by_role("link", name="Events", exact=True).first.click()
     expect(page.locator("h2", has_text="runs/slow")).to_be_visible()
-    expect(page.locator(".of-run li")).to_have_count(3)
+    expect(page.locator(".of-run li")).to_have_count(4)
     page.locator(".of-run a").first.click()
     expect(page.locator("canvas")).to_be_visible()
 

@@ -15,6 +15,7 @@ import "./style/diff.css";
 import "uplot/dist/uPlot.min.css";
 import "./style/ledger.css";
 import "./style/run.css";
+import "./style/runs.css";
 import { Shell } from "./shell";
 import { applyStoredTheme } from "./theme";
 

@@ -73,7 +73,7 @@ function Bar(props: BarProps) {
           key={route.address ?? ""}
           ref={input}
           defaultValue={route.address ?? ""}
-          placeholder="web@3   web@3/row/17   recipe.toml#step=41207,lane=3/8"
+          placeholder="web@3   web@3/row/17   recipe.toml#step=41207   run:runs/exp1   runs:runs"
           aria-label="Address"
           title="An address, as penstock view takes it (a)"
           spellcheck={false}

@@ -34,7 +34,7 @@ COMMANDS = (
     ),
     Command(
         "top",
-        "Watch a job: step, speed, phase, processor, memory and GPU of every rank, live.",
+        "Watch a job, rank by rank, or runs: diagnosis, loss, tokens/s, MFU, goodput, step time, memory, live.",
         "penstock.cli.job.top:app",
     ),
     Command(
@@ -117,7 +117,7 @@ COMMANDS = (
     ),
     Command(
         "events",
-        "Print the events that a process recorded, or what happened to a job.",
+        "Print the events that a process or a whole run recorded, or what happened to a job.",
         "penstock.cli.events:app",
     ),
     Command(

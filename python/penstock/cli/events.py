@@ -1,6 +1,7 @@
-"""``penstock events``: what a process recorded, or what happened to a job."""
+"""``penstock events``: what a process or all processes of a run recorded, or what happened to a job."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,11 +17,15 @@ if TYPE_CHECKING:
     from penstock.events.columns import EventTable
     from penstock.process.job.catalogue import Job
 
+#: Recordings of a run that cannot be read and are named one by one.
+FAULTS_SHOWN = 8
+
 app = command_app(
     "events",
-    "Print the events that a process recorded, or what happened to a job.",
+    "Print the events that a process or a whole run recorded, or what happened to a job.",
     examples=(
         "  penstock events train-3f2a -f\n"
+        "  penstock events runs/exp1 --kind run.step\n"
         "  penstock events run.pev --summary\n"
         "  penstock events run.pev --kind data.wait --json | jq .duration_ns"
     ),
@@ -43,31 +48,38 @@ def events(
 ) -> int:
     """Of a recording, print points as they come and spans as they end; spans that never ended come last.
 
-    Of a job, print every start, exit, failure and decision with its reason, in order.
+    Of a run, print those of all ranks and lives, merged by time. Of a job, print every start, exit, failure and decision with its
+    reason, in order.
 
     Parameters
     ----------
     what
-        A recording (.pev), also one that was torn by a kill; else the name of a job, or how it begins.
+        A recording (.pev), also one that was torn by a kill; a run: its directory, run:DIR, or a name below runs/; a job: its name, or
+        how it begins.
     """
-    job = _job(what)
-    if job is not None:
+    subject = _subject(what)
+    if not isinstance(subject, Path):
         if kind is not None or summary:
-            raise UsageError("--kind and --summary go with a recording, not with a job")
+            raise UsageError("--kind and --summary go with a recording or a run, not with a job")
         from penstock.cli.job.story import show
 
-        return show(job, follow=follow, json=json)
+        return show(subject, follow=follow, json=json)
     if follow:
-        raise UsageError(f"--follow goes with a job, and {what} is a recording")
+        raise UsageError(
+            f"--follow goes with a job, and {what} is a {'run' if subject.is_dir() else 'recording'}"
+        )
+    if subject.is_dir():
+        _print_run(subject, kind, summary=summary, json=json)
+        return 0
     if summary:
         # Arrays, not objects: a recording may hold many millions of events.
         from penstock.events.columns import read_table
 
-        table = read_table(Path(what))
+        table = read_table(subject)
         _print_summaries(summaries_of([table], kind or ""), json=json)
         _tell_losses(table)
         return 0
-    recording = read(Path(what))
+    recording = read(subject)
     for event in recording:
         if kind is not None and not event.kind.startswith(kind):
             continue
@@ -79,13 +91,44 @@ def events(
     return 0
 
 
-def _job(what: str) -> "Job | None":
-    """The job that is meant; nothing when it is a recording. A file that is there, or is called like one, is a recording."""
-    if what.endswith(".pev") or "/" in what or Path(what).is_file():
-        return None
-    from penstock.cli.job.choice import job_called
+def _subject(what: str) -> "Job | Path":
+    """The job that is meant, the directory of the run, or the recording: a file that is there, or is called like one."""
+    if Path(what).is_file() or (what.endswith(".pev") and not Path(what).is_dir()):
+        return Path(what)
+    from penstock.cli.job.choice import job_or_run
 
-    return job_called(what)
+    return job_or_run(what)
+
+
+def _print_run(run: Path, kind: str | None, *, summary: bool, json: bool) -> None:
+    """Events of all ranks and lives; times are since the first of them."""
+    from penstock.report.run_events import run_events
+
+    events = run_events(run)
+    if summary:
+        _print_summaries(summaries_of(events.tables(), kind or ""), json=json)
+    else:
+        chosen = (one for one in events if kind is None or one.event.kind.startswith(kind))
+        first_ns: int | None = None
+        for one in chosen:
+            if json:
+                print_json(one.to_json())
+                continue
+            first_ns = one.wall_ns if first_ns is None else first_ns
+            shown = replace(one.event, time_ns=one.wall_ns - first_ns)
+            print_text(f"life {one.life} rank {one.rank} {_line(shown)}")
+    for fault in events.faults[:FAULTS_SHOWN]:
+        say(f"note: {fault}")
+    if len(events.faults) > FAULTS_SHOWN:
+        say(f"note: {len(events.faults) - FAULTS_SHOWN} recordings more could not be read")
+    if events.torn_bytes:
+        say(f"note: {events.torn_bytes} bytes are torn or damaged and were not read")
+    if events.unclosed:
+        say(
+            f"note: {events.unclosed} recordings were not closed: their processes were killed, or still record"
+        )
+    if events.lost:
+        say(f"note: the recorders had to drop {events.lost} events")
 
 
 def _line(event: Event) -> str:

@@ -12,8 +12,18 @@ from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.cli.registry_place import Place, open_registry
-from penstock.errors import UsageError
-from penstock.view.address import Address, RecipeAddress, RunAddress, VersionAddress, at, parse
+from penstock.errors import RunUnknown, UsageError
+from penstock.view.address import (
+    IN_URL,
+    RECIPES,
+    RUN,
+    Address,
+    RecipeAddress,
+    RunAddress,
+    VersionAddress,
+    at,
+    parse,
+)
 from penstock.view.bounds import parse_bounds
 
 if TYPE_CHECKING:
@@ -132,14 +142,14 @@ def view(
     Parameters
     ----------
     address
-        web@3, web@3/row/17, recipe.toml#step=7,lane=3/8,row=5,token=120, run:NAME#step=7, or a URL of the browser view;
-        without one, a terminal lists the datasets.
+        web@3, web@3/row/17, recipe.toml#step=7,lane=3/8,row=5,token=120, run:DIR#step=7, or a URL of the browser view;
+        also the directory of a run, or a name below runs/. Without one, a terminal lists the datasets.
     other
         A second address: what differs is shown.
     """
     chosen = shown or ViewOptions()
     chosen.check()
-    one = None if address is None else parse(address)
+    one = None if address is None else _parsed(address, registry)
 
     def opening(watch: "PlanWatch | None" = None) -> "Opener":
         from penstock.view.opener import Opener
@@ -157,7 +167,7 @@ def view(
         raise UsageError("an address is needed", hint="on a terminal, `penstock view` lists the datasets")
     opener = opening()
     if other is not None:
-        return _show_difference(opener, one, parse(other), chosen, json=json)
+        return _show_difference(opener, one, _parsed(other, registry), chosen, json=json)
     for step_address in _steps(one, chosen):
         opened = opener.open(step_address)
         if chosen.export is not None:
@@ -169,6 +179,25 @@ def view(
             for line in _lines(opened, chosen):
                 print(line)
     return 0
+
+
+def _parsed(text: str, registry: Place) -> Address:
+    """An address. The directory of a run and a name below ``runs/`` are that run, unless a dataset is called like it."""
+    path, hash_, place = text.partition("#")
+    is_written_out = text.startswith((RUN, IN_URL, "http://", "https://")) or "@" in path
+    is_folder = any(folder.is_dir() for folder in (Path(path), Path("runs") / path))
+    if is_written_out or path.endswith(RECIPES) or not is_folder:
+        return parse(text)
+    from penstock.cli.runs.place import run_at
+
+    try:
+        run_at(path)
+    except RunUnknown:
+        return parse(text)
+    if not hash_ and path in open_registry(registry).datasets():
+        say(f"note: {path} is a dataset, and a run too; {RUN}{path} is the run")
+        return parse(text)
+    return parse(f"{RunAddress(path)}{hash_}{place}")
 
 
 def _steps(address: Address, shown: ViewOptions) -> Iterator[Address]:

@@ -86,7 +86,7 @@ def web(
     Parameters
     ----------
     address
-        What to show first: web@3, web@3/row/17, recipe.toml#step=41207.
+        What to show first: web@3, web@3/row/17, recipe.toml#step=41207, run:DIR, or all runs below a folder: runs:FOLDER.
     """
     if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
         raise UsageError("the browser view is not installed", hint="pip install 'penstock[view]'")
@@ -135,13 +135,15 @@ def web(
 
 def _roots(address: "Address | None") -> tuple[Path, ...]:
     """Where the reader stands and, if the address names a file elsewhere, the folder of that."""
-    from penstock.view.address import RecipeAddress, RunAddress
+    from penstock.view.address import RecipeAddress, RunAddress, RunsAddress
 
     here = Path.cwd()
     if isinstance(address, RecipeAddress):
         return (here, (here / address.path).resolve().parent)
     if isinstance(address, RunAddress):
         return (here, (here / address.run).resolve())
+    if isinstance(address, RunsAddress):
+        return (here, (here / address.folder).resolve())
     return (here,)
 
 

@@ -1,4 +1,6 @@
-"""Times and sizes as people read them."""
+"""Times, sizes, shares and rates as people read them: the same words on every screen."""
+
+from collections.abc import Callable
 
 
 def duration(nanoseconds: float) -> str:
@@ -16,3 +18,18 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
         count /= 1000
     raise AssertionError("unreachable")
+
+
+def percent(share: float) -> str:
+    """A share of one."""
+    return f"{100 * share:.1f} %"
+
+
+def rate(count: float) -> str:
+    """So many in a second."""
+    return f"{count:,.0f}"
+
+
+def measured(value: float | int | str, form: Callable[[float], str]) -> str:
+    """A number of a report, or the word that stands where nothing was measured."""
+    return value if isinstance(value, str) else form(value)

@@ -1,6 +1,6 @@
 """The MFU of a run: FLOPs that its rows counted, over what its devices could have done in the time of those steps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from penstock.observe.flops import StepFlops
 from penstock.observe.mfu import Mfu, MfuImpossible, mfu_of
+from penstock.observe.peaks import peak_of
 from penstock.observe.steps.columns import UNMEASURED
 from penstock.observe.steps.flop_record import COLUMNS, KINDS, FlopNote
 from penstock.report.accounts.account_names import UNKNOWN
@@ -79,6 +80,12 @@ def mfu_from(counted: CountedSteps, notes: Sequence[FlopNote]) -> dict[str, Any]
         "notes": list(answer.notes),
         "formula": "sum over types of useful FLOPs / peak, over devices x time from a step's begin to the next one's",
     }
+
+
+def peaks_of(mfu: Mapping[str, Any]) -> Mapping[str, float]:
+    """FLOP/s by type of the device that an MFU is of; nothing where there is no MFU."""
+    peak = peak_of(str(mfu["device"])) if isinstance(mfu["value"], float) else None
+    return {} if peak is None else peak.flops_per_s
 
 
 def _sums(observation: Observation, kind: str, is_counted: np.ndarray) -> dict[str, int]:

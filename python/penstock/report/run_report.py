@@ -15,7 +15,7 @@ from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.timeline import UNMEASURED, RankTimeline, Times
 from penstock.report.diagnosis.compile_time import less_compiling
 from penstock.report.diagnosis.diagnosis import Diagnosis, diagnosis_of
-from penstock.report.diagnosis.observation import Observation, observation_of
+from penstock.report.diagnosis.observation import Observation, RankSteps, observation_of
 from penstock.report.diagnosis.program_line import line_of
 from penstock.report.diagnosis.step_view import steps_of
 from penstock.report.run_mfu import run_mfu
@@ -61,6 +61,8 @@ class RunReport:
     faults: tuple[str, ...]
     scope: dict[str, Any] = field(default_factory=dict)
     clocks: tuple[HostAlignment, ...] = ()
+    #: The steps of every rank that it is of, for curves; no part of its JSON.
+    steps: tuple[RankSteps, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -117,6 +119,7 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
             "ranks": [view.rank for view in known],
         },
         clocks=evidence.alignments,
+        steps=tuple(known),
     )
 
 

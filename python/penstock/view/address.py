@@ -5,7 +5,9 @@
     web@3                                     a version
     web@3/row/17                              a row of it
     recipe.toml#step=41207,lane=3/8,row=5     a batch of a recipe, or a place in it
-    run:runs/exp1#step=120                    a batch of a run, whose recipe, skips and lanes are known
+    run:runs/exp1                             a run
+    run:runs/exp1#step=120                    a batch of it; its recipe, skips and lanes are known
+    runs:runs                                 all runs below a folder, side by side
 
 ``parse`` reads one and ``str`` writes it again. No shell splits an address and no URL has to be written differently: whatever
 else a path has is written as ``%20``. The browser shows an address as ``…/#/a/ADDRESS``; such a whole URL is an address too.
@@ -27,6 +29,7 @@ LENGTH_MAX = 4096
 #: How the address begins in the URL of a browser.
 IN_URL = "#/a/"
 RUN = "run:"
+RUNS = "runs:"
 #: What recipes are called.
 RECIPES = (".toml", ".json")
 #: What a path keeps, beside letters and digits.
@@ -88,8 +91,18 @@ class RunAddress:
         return _placed(RUN + _quoted(self.run), self.place)
 
 
+@dataclass(frozen=True, slots=True)
+class RunsAddress:
+    """A folder of runs."""
+
+    folder: str
+
+    def __str__(self) -> str:
+        return RUNS + _quoted(self.folder)
+
+
 StreamAddress: TypeAlias = RecipeAddress | RunAddress
-Address: TypeAlias = VersionAddress | StreamAddress
+Address: TypeAlias = VersionAddress | StreamAddress | RunsAddress
 
 
 def parse(text: str) -> Address:
@@ -107,6 +120,8 @@ def parse(text: str) -> Address:
     if (row := _ROW.fullmatch(address)) is not None:
         return VersionAddress(row[1], _number(address, "row", row[2]))
     path, hash_, rest = address.partition("#")
+    if path.startswith(RUNS) and not hash_:
+        return RunsAddress(_path(address, path.removeprefix(RUNS)))
     if path.startswith(RUN):
         return RunAddress(_path(address, path.removeprefix(RUN)), _place(address, rest, hash_))
     if path.lower().endswith(RECIPES) and not ("@" in path and _VERSION.fullmatch(path)):

@@ -8,7 +8,7 @@ import { Command } from "../part/command";
 import { matches, SearchBox, useSearch, type Search } from "../part/search";
 import { EmptyState, Outcome } from "../part/state";
 import { addressRoute, formatRoute } from "../route";
-import { runAddress } from "../run/address";
+import { foldersOf, runAddress, runsAddress } from "../run/address";
 import type { PageProps } from "../section";
 import type { DatasetList, DatasetNewest, DatasetProblem, StreamList } from "../wire/types";
 import { VersionsPage } from "./versions";
@@ -175,6 +175,13 @@ function Streams(props: { streams: StreamList; typed: string }) {
             <li key={recipe}>
               <a href={addressRoute(`${recipe}#step=0`)} data-row>
                 <span class="strong">{visible(recipe)}</span> <span class="soft">recipe, step 0</span>
+              </a>
+            </li>
+          ))}
+          {foldersOf(runs).map(([folder, count]) => (
+            <li key={`runs:${folder}`}>
+              <a href={addressRoute(runsAddress(folder))} data-row>
+                <span class="strong">{visible(folder)}</span> <span class="soft">{formatPlural(count, "run")} side by side</span>
               </a>
             </li>
           ))}

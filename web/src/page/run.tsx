@@ -10,7 +10,7 @@ import { useLoaded } from "../load";
 import { Command } from "../part/command";
 import { EmptyState, Outcome } from "../part/state";
 import { addressRoute, goTo, replaceQuery } from "../route";
-import { stepAddress } from "../run/address";
+import { folderOf, runName, runsAddress, stepAddress } from "../run/address";
 import { Chart } from "../run/chart";
 import { useFollowing } from "../run/follow";
 import { Headline, Tiles } from "../run/headline";
@@ -81,6 +81,9 @@ function Head(props: { run: RunOverview }) {
         {began !== null && <span>since {formatWhen(1000 * began)}</span>}
       </p>
       <span class="head-links">
+        <a class="button" href={addressRoute(runsAddress(folderOf(runName(run.address))))} title="The runs of its folder, side by side (f)">
+          all runs
+        </a>
         <a class="button" href={addressRoute(run.address, new Map([["view", "batch"]]))} title="What it trains on, at its newest step (b)">
           batch
         </a>
@@ -107,6 +110,7 @@ function Curves(props: { run: RunOverview; query: Query; open: (step: number) =>
   useKeys("This page", [
     { keys: "s", says: "Smooth the curves, or not", run: () => setSmooth(smooth > 0 ? null : SMOOTH) },
     { keys: "0", says: "Show all steps", run: reset },
+    { keys: "f", says: "Show the runs of its folder", run: () => goTo(runsAddress(folderOf(runName(run.address)))) },
     { keys: "b", says: "Open the batch of the newest step", run: () => goTo(run.address, new Map([["view", "batch"]])) },
   ]);
   return (
@@ -140,6 +144,10 @@ interface GridProps {
 
 function ChartGrid(props: GridProps) {
   const { set, ...rest } = props;
+  useEffect(() => {
+    // Two frames later everything is on the screen; benchmarks read the mark.
+    requestAnimationFrame(() => requestAnimationFrame(() => performance.mark("run-painted")));
+  }, [set]);
   if (set.curves.length === 0) {
     return (
       <EmptyState title="No steps are recorded yet">

@@ -16,22 +16,32 @@ const LINES = 3;
 /** Shades of the map. */
 const HEAT = 5;
 
+/** The colour that a class of the style sheet has here. */
+export function colourOf(host: HTMLElement, name: string): string {
+  const probe = document.createElement("i");
+  probe.className = name;
+  host.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
+
 export function readInks(host: HTMLElement): Inks {
   const probe = document.createElement("i");
   host.append(probe);
-  const colourOf = (name: string): string => {
+  const colour = (name: string): string => {
     probe.className = name;
     return getComputedStyle(probe).color;
   };
   const inks: Inks = {
-    lines: Array.from({ length: LINES }, (_, number) => colourOf(`ink-line-${number}`)),
-    ink: colourOf("probe-ink"),
-    soft: colourOf("probe-soft"),
-    grid: colourOf("ink-grid"),
-    life: colourOf("probe-accent"),
-    incident: colourOf("ink-fail"),
-    skip: colourOf("ink-warn"),
-    heat: Array.from({ length: HEAT }, (_, number) => colourOf(`ink-heat-${number}`)),
+    lines: Array.from({ length: LINES }, (_, number) => colour(`ink-line-${number}`)),
+    ink: colour("probe-ink"),
+    soft: colour("probe-soft"),
+    grid: colour("ink-grid"),
+    life: colour("probe-accent"),
+    incident: colour("ink-fail"),
+    skip: colour("ink-warn"),
+    heat: Array.from({ length: HEAT }, (_, number) => colour(`ink-heat-${number}`)),
   };
   probe.remove();
   return inks;

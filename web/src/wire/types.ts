@@ -23,6 +23,7 @@ export interface Answers {
   "run/curves": CurveSet;
   "run/heat": HeatMap;
   "run/state": RunState;
+  runs: RunList;
   shards: ShardPage;
   stages: SampleStagesAnswer;
   streams: StreamList;
@@ -582,7 +583,7 @@ export interface RowPage {
   of: number;
 }
 /**
- * A run as its page shows it; numbers are those of ``penstock report --json``. A ``silent`` one neither runs here nor noted its end.
+ * A run as its page shows it; numbers are those of ``penstock report --json``.
  */
 export interface RunOverview {
   signature: string;
@@ -835,6 +836,51 @@ export interface HeatRow {
 export interface RunState {
   signature: string;
   is_running: boolean;
+}
+/**
+ * The runs below a folder. Those that are ``pending`` are read when it is asked for again; ``left_out`` are not listed.
+ */
+export interface RunList {
+  address: string;
+  folder: string;
+  runs: ListedRun[];
+  pending: number;
+  running: number;
+  left_out: number;
+  took_ms: number;
+}
+/**
+ * A run of a folder: its summary, or why there is none; neither where it was not read yet. ``fields`` are its configuration.
+ */
+export interface ListedRun {
+  name: string;
+  address: string;
+  summary: RunSummary | null;
+  problem: string;
+  fields: {
+    [k: string]: string;
+  };
+  curves: string[];
+}
+/**
+ * A run in a few numbers, those of ``penstock report --json``; ``line`` is the first line of the report.
+ */
+export interface RunSummary {
+  name: string;
+  address: string;
+  state: "ended" | "failed" | "running" | "silent";
+  step: number | null;
+  loss: number | null;
+  ranks: number;
+  lives: number;
+  incidents: number;
+  line: string;
+  verdict: "abstains" | "named" | "none";
+  wall_ns: number;
+  speed: RunSpeed;
+  mfu: RunMfu;
+  goodput: RunGoodput;
+  memory: RunMemory;
 }
 /**
  * Some shards of a version, from ``start`` on.

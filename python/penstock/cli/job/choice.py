@@ -1,8 +1,13 @@
-"""Which job a command is about."""
+"""Which job a command is about, or which run where it takes both."""
+
+from pathlib import Path
 
 from penstock.cli.job.home import home
 from penstock.cli.output import say
-from penstock.process.job.catalogue import Job, namesakes
+from penstock.cli.runs.place import run_at
+from penstock.errors import RunUnknown
+from penstock.process.job.catalogue import Job, jobs, namesakes
+from penstock.view.address import RUN
 
 #: Others of the same name that are listed.
 LISTED = 8
@@ -16,3 +21,24 @@ def job_called(name: str) -> Job:
         more = f" and {len(others) - LISTED} older" if len(others) > LISTED else ""
         say(f"note: {name} is {job.id}, the newest of {len(others) + 1}; others are {listed}{more}")
     return job
+
+
+def job_or_run(text: str) -> Job | Path:
+    """The job or the directory of the run that a text means.
+
+    ``run:DIR`` and whatever has a slash is a run. A name is that of a job, else of a run, else the beginning of a job's: so jobs are
+    found as ever, and ``run:NAME`` is the run of that name.
+    """
+    if text.startswith(RUN) or "/" in text:
+        return run_at(text)
+    is_job = any(text in (job.id, job.name) for job in jobs(home()))
+    try:
+        place = run_at(text)
+    except RunUnknown:
+        if not is_job and Path(text).is_dir():
+            raise
+        return job_called(text)
+    if is_job:
+        say(f"note: {text} is a job, and a run too; {RUN}{text} is the run")
+        return job_called(text)
+    return place

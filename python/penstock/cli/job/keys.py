@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 #: What leaves: ``q`` as in every pager, and the end of input.
-LEAVING = frozenset(b"qQ\x04")
+_END = b"\x04"
+LEAVING = frozenset(b"qQ" + _END)
 
 
 class Keys:
@@ -33,17 +34,25 @@ class Keys:
         if self._terminal is not None:
             termios.tcsetattr(self._terminal, termios.TCSADRAIN, self._before)
 
-    def leave_within(self, patience_s: float) -> bool:
-        """Wait so long for a key; whether it is one that leaves. Other keys end the wait, too."""
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a terminal on which keys can be pressed."""
+        return self._terminal is not None
+
+    def pressed_within(self, patience_s: float) -> bytes:
+        """Wait so long for keys; what was pressed, or the end of input when the terminal is gone."""
         waiting = [] if self._terminal is None else [self._terminal]
         ready, _, _ = select.select(waiting, [], [], patience_s)
-        if not ready:
-            return False
-        pressed = os.read(ready[0], 64)
-        if not pressed:
-            # The terminal is gone.
-            return True
-        return not LEAVING.isdisjoint(pressed)
+        return (os.read(ready[0], 64) or _END) if ready else b""
+
+    def leave_within(self, patience_s: float) -> bool:
+        """Wait so long for a key; whether it is one that leaves. Other keys end the wait, too."""
+        return leaves(self.pressed_within(patience_s))
+
+
+def leaves(pressed: bytes) -> bool:
+    """Whether one of the keys leaves."""
+    return not LEAVING.isdisjoint(pressed)
 
 
 def _is_in_background(terminal: int) -> bool:

@@ -1,17 +1,18 @@
-"""``penstock top``: what every worker of a job is doing, live."""
+"""``penstock top``: what every worker of a job is doing, or how runs go, live."""
 
 import statistics
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
 
 from penstock.cli.escape import said
-from penstock.cli.job.choice import job_called
+from penstock.cli.job.choice import job_or_run
 from penstock.cli.job.home import home
 from penstock.cli.job.keys import Keys
 from penstock.cli.output import Json, command_app, print_json
@@ -33,10 +34,12 @@ PIPE_WIDTH = 200
 
 app = command_app(
     "top",
-    "Watch a job: step, speed, phase, processor, memory and GPU of every rank, live.",
+    "Watch a job, rank by rank, or runs: diagnosis, loss, tokens/s, MFU, goodput, step time, memory, live.",
     examples=(
         "  penstock top\n"
         "  penstock top train-3f2a --every 5\n"
+        "  penstock top runs/a runs/b\n"
+        "  penstock top runs/a --once --json | jq '.runs[0].speed.tokens_per_s'\n"
         "  penstock top train-3f2a --json | jq '.workers[] | select(.step_age_s > 10).rank'"
     ),
 )
@@ -44,24 +47,43 @@ app = command_app(
 
 @app.default
 def top(
-    job: str | None = None,
-    *,
+    *what: str,
     every: Annotated[float, Parameter(help="Seconds between updates.")] = 1.0,
     once: Annotated[
         bool, Parameter(negative=(), help="Print once and exit; without a terminal it always does.")
     ] = False,
     json: Json = False,
 ) -> int:
-    """Those furthest behind come first. Ends with the job, or when q is pressed.
+    """Of a job, those furthest behind come first; it ends with the job, or when q is pressed.
+
+    Of runs, arrows choose the run and the curve, m the column of the map of ranks and steps, o whether curves lie over each other. With
+    --json and without --once an object is printed for each refresh, until none of the runs runs.
 
     Parameters
     ----------
-    job
-        Name of the job, or how it begins (default: the newest that runs).
+    what
+        A job: its name, or how it begins (default: the newest that runs). Or runs: directories, run:DIR, or names below runs/.
     """
     if not 0.1 <= every <= 3600:
         raise UsageError(f"--every must be seconds from 0.1 to 3600, got {every}")
-    handle = job_called(job) if job is not None else _newest()
+    subjects = [job_or_run(text) for text in what] or [_newest()]
+    places = [subject for subject in subjects if isinstance(subject, Path)]
+    if places:
+        from penstock.cli.live.run_top import RUNS_MAX, top_runs
+
+        if len(places) < len(subjects):
+            raise UsageError("jobs and runs cannot be watched together", hint="one command for each")
+        if len(places) > RUNS_MAX:
+            raise UsageError(f"at most {RUNS_MAX} runs can be watched, got {len(places)}")
+        return top_runs(list(dict.fromkeys(places)), every_s=every, once=once, json=json)
+    if len(subjects) > 1:
+        raise UsageError(f"one job can be watched, got {len(subjects)}", hint="runs can be watched together")
+    handle = subjects[0]
+    assert isinstance(handle, Job), "runs have been told apart"
+    return _top_job(handle, every, once=once, json=json)
+
+
+def _top_job(handle: Job, every: float, *, once: bool, json: bool) -> int:
     watcher = Watcher(handle)
     seen = watcher.look()
     if json or once or not sys.stdout.isatty():

@@ -8,7 +8,7 @@ from penstock.cli.report.report_text import one_line
 from penstock.errors import UsageError
 from penstock.report.accounts.account_names import ACCOUNTS, PARTS, UNKNOWN
 from penstock.report.diagnosis.cause import share_text
-from penstock.report.quantities import duration
+from penstock.report.quantities import duration, measured
 from penstock.report.run_report import RunReport
 
 #: Lives that are drawn; --json has all of them.
@@ -105,12 +105,10 @@ def _ledger(report: RunReport) -> str:
 def _parts(report: RunReport) -> list[list[object]]:
     sides = [parts if isinstance(parts, dict) else {} for parts in report.breakdown.values()]
     names = [*(name for name in PARTS if name != UNKNOWN), "idle"]
-    rows: list[list[object]] = [[name, *(_time(side.get(name, UNKNOWN)) for side in sides)] for name in names]
+    rows: list[list[object]] = [
+        [name, *(measured(side.get(name, UNKNOWN), duration) for side in sides)] for name in names
+    ]
     return [row for row in rows if any(cell != UNKNOWN for cell in row[1:])]
-
-
-def _time(value: int | str) -> str:
-    return value if isinstance(value, str) else duration(value)
 
 
 def _incidents(report: RunReport) -> list[list[object]]:

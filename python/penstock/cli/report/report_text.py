@@ -7,7 +7,7 @@ from penstock.cli.escape import harmless
 from penstock.report.accounts.account_names import ACCOUNTS, PARTS, UNKNOWN
 from penstock.report.accounts.ledger import Ledger
 from penstock.report.diagnosis.cause import SHARE_MIN, seconds, share_text
-from penstock.report.quantities import duration, size
+from penstock.report.quantities import duration, measured, percent, rate, size
 from penstock.report.run_report import RunReport
 
 _CAUSES_SHOWN = 8
@@ -63,25 +63,22 @@ def _causes(report: RunReport) -> Iterator[str]:
 
 def _speed(report: RunReport) -> Iterator[str]:
     speed = report.speed
-    tokens = speed["tokens_per_s"]
     yield (
-        f"speed: {speed['steps']} steps, p50 {_time(speed['p50_ns'])}, p99 {_time(speed['p99_ns'])}, "
-        f"{UNKNOWN if tokens == UNKNOWN else f'{tokens:,.0f}'} tokens/s"
+        f"speed: {speed['steps']} steps, p50 {measured(speed['p50_ns'], duration)}, "
+        f"p99 {measured(speed['p99_ns'], duration)}, {measured(speed['tokens_per_s'], rate)} tokens/s"
     )
     value = report.mfu["value"]
-    yield f"MFU: {_percent(value)}" + (
+    yield f"MFU: {measured(value, percent)}" + (
         "" if isinstance(value, float) else f": {report.mfu.get('reason', '')}"
     )
-
-
-def _time(value: int | str) -> str:
-    return value if isinstance(value, str) else duration(value)
 
 
 def ledger_lines(ledger: Ledger) -> Iterator[str]:
     """Goodput and accounts: all of it, and of each life."""
     goodput = ledger.goodput()
-    shares = ", ".join(f"{name} {_percent(goodput[name])}" for name in ("runtime", "scheduling", "program"))
+    shares = ", ".join(
+        f"{name} {measured(goodput[name], percent)}" for name in ("runtime", "scheduling", "program")
+    )
     yield f"goodput: {shares}"
     yield f"ledger of {len(ledger.ranks)} {'rank' if len(ledger.ranks) == 1 else 'ranks'}, {seconds(ledger.wall)} of device time:"
     accounts, parts = ledger.accounts, ledger.parts
@@ -117,10 +114,6 @@ def _device(ledger: Ledger) -> Iterator[str]:
     yield f"device, beside the host: {seconds(split.wall)} between the marks of {steps}: {parts}"
 
 
-def _percent(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{100 * value:.1f} %"
-
-
 def _seconds(nanoseconds: int) -> str:
     return f"{nanoseconds / 1e9:.3f}"
 
@@ -136,7 +129,7 @@ def _breakdown(report: RunReport) -> Iterator[str]:
     for name in names:
         values = [sides.get(side, {}).get(name, UNKNOWN) for side in ("host", "device")]
         if any(value not in (UNKNOWN, 0) for value in values):
-            rows.append([name, *(_time(value) if value else "0" for value in values)])
+            rows.append([name, *(measured(value, duration) if value else "0" for value in values)])
     yield from table(["part", "host", "device"], rows)
 
 

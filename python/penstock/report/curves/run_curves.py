@@ -1,5 +1,6 @@
 """Curves of a run over its steps: loss, speed, goodput, memory and whatever the program logged."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,11 +8,15 @@ import numpy as np
 
 from penstock.report.accounts.ledger import Ledger
 from penstock.report.accounts.timeline import Times
-from penstock.report.curves.buckets import Values, bucketed, edges_of, plain
+from penstock.report.curves.buckets import BUCKETS_MAX, Values, bucketed, edges_of, plain
 from penstock.report.curves.step_table import STEP_TIME, AcrossRanks, RunSteps
 
 #: Logged scalars that get a curve.
 SCALARS_MAX = 60
+#: Buckets of steps in a map of rank by step.
+HEAT_COLUMNS_MAX = 400
+#: What programs report first.
+LOSS = "loss"
 _MEMORY = {"rss": "process", "memory_peak": "device, peak", "memory_reserved": "device, reserved"}
 
 
@@ -49,13 +54,19 @@ class RunCurves:
     curves: tuple[Curve, ...]
     left_out: int = 0
 
-    def to_json(self, first: int | None = None, end: int | None = None) -> dict[str, Any]:
-        """As plain values, of the steps from ``first`` to before ``end``."""
+    def to_json(
+        self,
+        first: int | None = None,
+        end: int | None = None,
+        buckets_max: int = BUCKETS_MAX,
+        names: Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """As plain values, of the steps from ``first`` to before ``end``; with ``names`` those curves alone."""
         low = int(self.steps[0]) if len(self.steps) else 0
         high = int(self.steps[-1]) + 1 if len(self.steps) else 0
         begin = low if first is None else min(max(first, low), max(high - 1, low))
         stop = high if end is None else min(max(end, begin + 1), high)
-        edges = edges_of(begin, stop)
+        edges = edges_of(begin, stop, buckets_max)
         is_exact = len(edges) < 2 or (int(edges[1] - edges[0]) == 1 and len(edges) - 1 == stop - begin)
         return {
             "first": begin,
@@ -71,6 +82,7 @@ class RunCurves:
                     "lines": [self._line(line, edges) for line in curve.lines],
                 }
                 for curve in self.curves
+                if names is None or curve.name in names
             ],
             "left_out": self.left_out,
         }
@@ -94,14 +106,18 @@ class RunCurves:
         }
 
 
-def run_curves(steps: RunSteps, ledger: Ledger) -> RunCurves:
-    """What the columns of a run give. A step is as long as on its slowest rank; scalars are means over ranks."""
+def run_curves(steps: RunSteps, ledger: Ledger, peaks: Mapping[str, float] | None = None) -> RunCurves:
+    """What the columns of a run give. A step is as long as on its slowest rank; scalars are means over ranks.
+
+    ``peaks`` are FLOP/s by type of the device, where the run has an MFU.
+    """
     names = steps.names
     scalars = sorted({name for of_rank in steps.scalars.values() for name in of_rank})
-    others = [name for name in scalars if name != "loss"]
+    others = [name for name in scalars if name != LOSS]
     curves = [
-        *([_scalar(steps, "loss")] if "loss" in scalars else []),
+        *([_scalar(steps, LOSS)] if LOSS in scalars else []),
         *_speed(steps, names),
+        *_mfu(steps, peaks or {}),
         *_goodput(steps, ledger),
         *_memory(steps, names),
         *(_scalar(steps, name) for name in others[:SCALARS_MAX]),
@@ -140,6 +156,32 @@ def _speed(steps: RunSteps, names: list[str]) -> list[Curve]:
     return [*curves, Curve(STEP_TIME, "step time", "ns", says, (line,))]
 
 
+def _mfu(steps: RunSteps, peaks: Mapping[str, float]) -> list[Curve]:
+    """Useful FLOPs of all ranks over what their devices could do in the time of the step; more than all of it is not shown (O3)."""
+    columns = {f"flops.useful.{dtype}": peak for dtype, peak in peaks.items()}
+    ideal_s = np.zeros(len(steps.steps))
+    is_counted = np.ones(len(steps.steps), bool)
+    devices = np.zeros(len(steps.steps))
+    for rank in steps.ranks:
+        places = np.searchsorted(steps.steps, rank.columns["step"])
+        devices[places] += 1
+        executed = steps.column(rank, "flops_executed")
+        is_counted[places] &= False if executed is None else ~np.isnan(executed)
+        for name, peak in columns.items():
+            values = steps.column(rank, name)
+            if values is not None:
+                ideal_s[places] += np.nan_to_num(values, nan=0.0) / peak
+    if not peaks or not is_counted.any():
+        return []
+    available_s = devices * steps.across(STEP_TIME).high / 1e9
+    shares = np.divide(ideal_s, available_s, out=np.full(len(ideal_s), np.nan), where=available_s > 0)
+    is_shown = is_counted & (shares <= 1)
+    quotient = (np.where(is_shown, ideal_s, np.nan), np.where(is_shown, available_s, np.nan))
+    shares = np.where(is_shown, shares, np.nan)
+    line = Line("MFU", shares, shares, shares, quotient)
+    return [Curve("mfu", "MFU", "share", "useful FLOPs over the peak of all devices, step by step", (line,))]
+
+
 def _goodput(steps: RunSteps, ledger: Ledger) -> list[Curve]:
     """Of the first rank: how much of the time up to each step went into steps that count."""
     if not steps.ranks:
@@ -171,7 +213,7 @@ def _memory(steps: RunSteps, names: list[str]) -> list[Curve]:
     return [Curve("memory", "memory", "bytes", "the largest of all ranks", tuple(lines))] if lines else []
 
 
-def heat_map(steps: RunSteps, name: str, columns_max: int = 400) -> dict[str, Any]:
+def heat_map(steps: RunSteps, name: str, columns_max: int = HEAT_COLUMNS_MAX) -> dict[str, Any]:
     """A column as rank by step: the largest value of each bucket, because that is what one looks for."""
     known = steps.steps
     edges = edges_of(int(known[0]), int(known[-1]) + 1, columns_max) if len(known) else edges_of(0, 0)

@@ -5,17 +5,27 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from penstock.report.curves.life_sums import life_sums, stall_stacks
-from penstock.report.curves.run_curves import RunCurves, heat_map, run_curves
+from penstock.report.curves.run_curves import HEAT_COLUMNS_MAX, LOSS, RunCurves, heat_map, run_curves
 from penstock.report.curves.run_marks import run_marks
 from penstock.report.curves.step_table import RunSteps, run_steps
 from penstock.report.run_evidence import evidence_of
+from penstock.report.run_mfu import peaks_of
 from penstock.report.run_report import Evidence, RunReport, report_of
 
 #: What a run adds to while it runs.
 _GROWING = ("journal", "records", "steps", "events")
+
+
+class NewestStep(NamedTuple):
+    """Where a run is; None where nothing says."""
+
+    step: int | None
+    loss: float | None
 
 
 @dataclass(frozen=True)
@@ -31,12 +41,22 @@ class RunScreen:
     @cached_property
     def steps(self) -> RunSteps:
         """Columns of its steps."""
-        return run_steps(self.path, self.evidence.timelines)
+        return run_steps(self.path, self.report.steps)
 
     @cached_property
     def curves(self) -> RunCurves:
         """Its curves."""
-        return run_curves(self.steps, self.report.ledger)
+        return run_curves(self.steps, self.report.ledger, peaks_of(self.report.mfu))
+
+    @cached_property
+    def newest(self) -> "NewestStep":
+        """The last step that any rank has, and the last loss."""
+        steps = self.steps.steps
+        losses = next(
+            (curve.lines[0].mean for curve in self.curves.curves if curve.name == LOSS), np.empty(0)
+        )
+        known = losses[np.isfinite(losses)]
+        return NewestStep(int(steps[-1]) if len(steps) else None, float(known[-1]) if len(known) else None)
 
     @cached_property
     def marks(self) -> dict[str, Any]:
@@ -53,9 +73,14 @@ class RunScreen:
         """The stalls of the report, with stacks."""
         return stall_stacks(self.report.stalls, self.evidence.stacks)
 
-    def heat_map(self, column: str) -> dict[str, Any]:
+    def prepare(self) -> None:
+        """Compute now what is computed when it is first asked for."""
+        for part in (self.curves, self.marks, self.lives, self.stalls):
+            assert part is not None
+
+    def heat_map(self, column: str, columns_max: int = HEAT_COLUMNS_MAX) -> dict[str, Any]:
         """A column as rank by step."""
-        return heat_map(self.steps, column)
+        return heat_map(self.steps, column, columns_max)
 
 
 def run_screen(run: str | os.PathLike[str]) -> RunScreen:

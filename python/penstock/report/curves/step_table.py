@@ -1,7 +1,6 @@
 """The steps of a run that count, of all ranks: columns of whole numbers from its timelines, scalars from its rows, or its records."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -9,10 +8,9 @@ import numpy as np
 
 from penstock.errors import PenstockError
 from penstock.observe.steps import StepRows, read_steps
-from penstock.report.accounts.timeline import UNMEASURED, RankTimeline, Times
+from penstock.report.accounts.timeline import UNMEASURED, Times
 from penstock.report.curves.buckets import Values
 from penstock.report.diagnosis.observation import RankSteps
-from penstock.report.diagnosis.step_view import steps_of
 from penstock.run.journal import step_records as records
 
 SCALAR = "scalar."
@@ -95,10 +93,8 @@ class AcrossRanks:
     not_finite: int
 
 
-def run_steps(run: str | os.PathLike[str], timelines: Sequence[RankTimeline]) -> RunSteps:
-    """Columns of the steps that count, with what the program gave in them."""
-    views = [steps_of(timeline) for timeline in sorted(timelines, key=lambda one: one.rank)]
-    ranks = tuple(view for view in views if view is not None)
+def run_steps(run: str | os.PathLike[str], ranks: tuple[RankSteps, ...]) -> RunSteps:
+    """Columns of the steps that count, in order of ranks, with what the program gave in them."""
     tables: dict[int, dict[int, StepRows]] = {}
     for table in read_steps(run):
         tables.setdefault(table.rank, {})[table.life] = table

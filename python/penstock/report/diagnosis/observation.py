@@ -137,7 +137,18 @@ class Observation:
 
 def middle_of(values: Times) -> Times:
     """The lower median over ranks, as a whole number."""
-    return np.asarray(np.sort(values, axis=0)[(len(values) - 1) // 2])
+    middle = (len(values) - 1) // 2
+    return np.asarray(np.partition(values, middle, axis=0)[middle])
+
+
+def middle_of_others(values: Times) -> Times:
+    """For each of two or more ranks the lower median of all others, step by step.
+
+    Of ordered values, one that stands at or before the middle of the others moves that middle one place up when it is left out.
+    """
+    middle = (len(values) - 2) // 2
+    ordered = np.partition(values, (middle, middle + 1), axis=0)
+    return np.where(values <= ordered[middle], ordered[middle + 1], ordered[middle])
 
 
 def observation_of(
@@ -152,7 +163,12 @@ def observation_of(
     ordered = sorted(ranks, key=lambda rank: rank.rank)
     if not ordered:
         return Observation((), wall, ledger, tuple(stacks), lost_rows, tuple(faults))
-    common = reduce(np.intersect1d, [rank.columns["step"] for rank in ordered])
+    columns = [rank.columns["step"] for rank in ordered]
+    if all(np.array_equal(column, columns[0]) for column in columns[1:]):
+        # As in most runs: nothing to cut.
+        whole = np.stack([rank.times for rank in ordered])
+        return Observation(tuple(ordered), wall, ledger, tuple(stacks), lost_rows, tuple(faults), whole)
+    common = reduce(np.intersect1d, columns)
     masks = [np.isin(rank.columns["step"], common) for rank in ordered]
     times = [rank.times[mask] for rank, mask in zip(ordered, masks, strict=True)]
     cut = tuple(rank.chosen(mask) for rank, mask in zip(ordered, masks, strict=True))

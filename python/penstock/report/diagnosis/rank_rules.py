@@ -7,7 +7,7 @@ from the others, which leave it together with the slow one.
 import numpy as np
 
 from penstock.report.diagnosis.cause import Cause, seconds
-from penstock.report.diagnosis.observation import Observation, middle_of
+from penstock.report.diagnosis.observation import Observation, middle_of_others
 from penstock.report.diagnosis.program_line import line_of
 
 #: Parts that a rank spends alone, and how a sentence says them. Saves that one rank makes are told as saves.
@@ -45,15 +45,14 @@ def slow_rank(observation: Observation) -> list[Cause]:
         values = observation.matrix(f"host.{part}")
         if values is None:
             continue
-        for place in range(len(values)):
-            others = middle_of(np.delete(values, place, axis=0))
-            excess = int((values[place] - others)[counts].sum())
-            if best is None or excess > best[0]:
-                best = (excess, place, part)
+        longer = (values - middle_of_others(values))[:, counts].sum(axis=1)
+        place = int(np.argmax(longer))
+        if best is None or int(longer[place]) > best[0]:
+            best = (int(longer[place]), place, part)
     if best is None or best[0] <= 0 or not counts.any():
         return []
     excess, place, part = best
-    wait = int((middle_of(np.delete(waits, place, axis=0)) - waits[place])[counts].sum())
+    wait = int((middle_of_others(waits)[place] - waits[place])[counts].sum())
     if wait < _WAIT_MIN * excess:
         return []
     rank = observation.ranks[place].rank

@@ -5,14 +5,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import RunUnknown, UsageError
-from penstock.view.address import RecipeAddress, RunAddress, StreamAddress, at, parse
+from penstock.view.address import RecipeAddress, RunAddress, RunsAddress, StreamAddress, at, parse
 from penstock.view.model import BatchView, RecordView
 from penstock.view.model.commands import commands_of
 from penstock.view.opener import OpenedStream
-from penstock.view.web.site import Site
+from penstock.view.web.site import Site, outside
 from penstock.view.wire.batch_answers import AddressedCommands
 
-__all__ = ["OpenedStream", "ShownAddress", "events_of_run", "open_run", "open_stream"]
+__all__ = [
+    "OpenedStream",
+    "ShownAddress",
+    "check_parts",
+    "events_of_run",
+    "open_run",
+    "open_runs",
+    "open_stream",
+    "run_below",
+]
 
 #: What the page of a run reads.
 _RUN_PARTS = ("run.json", "journal", "records", "steps", "events", "taps", "skips.jsonl")
@@ -67,11 +76,34 @@ def open_run(site: Site, text: str) -> tuple[RunAddress, Path]:
     path = site.file(address.run)
     if not RunDirectory(path).is_run():
         raise RunUnknown(directory=str(_shortest(path)))
+    check_parts(site, path)
+    return RunAddress(str(_shortest(path))), path
+
+
+def open_runs(site: Site, text: str) -> tuple[RunsAddress, Path]:
+    """The folder of runs at an address, and how to write the address."""
+    address = parse(text)
+    if not isinstance(address, RunsAddress):
+        raise UsageError(
+            f"{text[:200]} is not a folder of runs", hint="folders of runs are written as runs:DIR"
+        )
+    path = site.file(address.folder)
+    if not path.is_dir():
+        raise outside(address.folder)
+    return RunsAddress(str(_shortest(path))), path
+
+
+def run_below(path: Path) -> RunAddress:
+    """How to write the address of a run."""
+    return RunAddress(str(_shortest(path)))
+
+
+def check_parts(site: Site, path: Path) -> None:
+    """Refuse a run whose parts lie out of the folders of the server."""
     for part in _RUN_PARTS:
         if (path / part).is_symlink():
             # Refused where it leads out of the folders of the server.
             site.file(str(path / part))
-    return RunAddress(str(_shortest(path))), path
 
 
 def events_of_run(site: Site, run: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""Routes about runs: what their report says, curves, rank by step, and whether anything has changed since."""
+"""Routes about runs: what their report says, curves, rank by step, whether anything has changed since, and all runs of a folder."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -6,7 +6,8 @@ from starlette.routing import BaseRoute, Route
 
 from penstock.errors import UsageError
 from penstock.view.web import query as asked
-from penstock.view.web.address_scope import open_run
+from penstock.view.web.address_scope import open_run, open_runs
+from penstock.view.web.content.run_list import RunLister
 from penstock.view.web.content.runs import (
     Screens,
     describe_curves,
@@ -26,6 +27,7 @@ def run_routes() -> list[BaseRoute]:
         Route("/api/run/curves", pages.curves),
         Route("/api/run/heat", pages.heat),
         Route("/api/run/state", _state),
+        Route("/api/runs", pages.listing),
     ]
 
 
@@ -34,6 +36,7 @@ class _RunPages:
 
     def __init__(self) -> None:
         self._screens = Screens()
+        self._list = RunLister()
 
     def overview(self, request: Request) -> Response:
         address, path = open_run(asked.site_of(request), asked.text(request, "address"))
@@ -45,7 +48,8 @@ class _RunPages:
         if end and end <= first:
             raise UsageError(f"steps must go from a smaller to a larger number, got {first} to {end}")
         screen, _ = self._screens.at(path)
-        return JSONResponse(describe_curves(screen, first or None, end or None))
+        name = asked.text(request, "curve", "")
+        return JSONResponse(describe_curves(screen, first or None, end or None, name or None))
 
     def heat(self, request: Request) -> Response:
         _, path = open_run(asked.site_of(request), asked.text(request, "address"))
@@ -56,6 +60,11 @@ class _RunPages:
                 f"there is no column {column[:_COLUMN_MAX]!r}; there are {', '.join(screen.steps.names[:40])}"
             )
         return JSONResponse(describe_heat_map(screen, column))
+
+    def listing(self, request: Request) -> Response:
+        site = asked.site_of(request)
+        address, folder = open_runs(site, asked.text(request, "address"))
+        return JSONResponse(self._list.below(site, address, folder))
 
 
 def _state(request: Request) -> Response:

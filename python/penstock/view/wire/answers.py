@@ -49,6 +49,7 @@ Answers = TypedDict(
         "run/curves": run.CurveSet,
         "run/heat": run.HeatMap,
         "run/state": run.RunState,
+        "runs": run.RunList,
         "shards": dataset.ShardPage,
         "stages": batch.SampleStagesAnswer,
         "streams": dataset.StreamList,

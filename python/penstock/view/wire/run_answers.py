@@ -176,10 +176,34 @@ class RunState(TypedDict):
     is_running: bool
 
 
-class RunOverview(RunState):
-    """A run as its page shows it; numbers are those of ``penstock report --json``. A ``silent`` one neither runs here nor noted its end."""
+#: A ``silent`` run neither runs here nor noted its end.
+RunCondition = Literal["running", "ended", "failed", "silent"]
 
-    state: Literal["running", "ended", "failed", "silent"]
+
+class RunSummary(TypedDict):
+    """A run in a few numbers, those of ``penstock report --json``; ``line`` is the first line of the report."""
+
+    name: str
+    address: str
+    state: RunCondition
+    step: int | None
+    loss: float | None
+    ranks: int
+    lives: int
+    incidents: int
+    line: str
+    verdict: Literal["named", "none", "abstains"]
+    wall_ns: int
+    speed: RunSpeed
+    mfu: RunMfu
+    goodput: RunGoodput
+    memory: RunMemory
+
+
+class RunOverview(RunState):
+    """A run as its page shows it; numbers are those of ``penstock report --json``."""
+
+    state: RunCondition
     name: str
     address: str
     last_step: int | None
@@ -249,3 +273,27 @@ class HeatMap(TypedDict):
     ranks: list[HeatRow]
     low: float | None
     high: float | None
+
+
+class ListedRun(TypedDict):
+    """A run of a folder: its summary, or why there is none; neither where it was not read yet. ``fields`` are its configuration."""
+
+    name: str
+    address: str
+    summary: RunSummary | None
+    problem: str
+    fields: dict[str, str]
+    #: Names of its curves.
+    curves: list[str]
+
+
+class RunList(TypedDict):
+    """The runs below a folder. Those that are ``pending`` are read when it is asked for again; ``left_out`` are not listed."""
+
+    address: str
+    folder: str
+    runs: list[ListedRun]
+    pending: int
+    running: int
+    left_out: int
+    took_ms: int

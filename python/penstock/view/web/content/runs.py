@@ -12,7 +12,15 @@ from penstock.report.accounts.account_names import ACCOUNTS, PARTS
 from penstock.report.curves.run_curves import unit_of
 from penstock.report.curves.run_screen import RunScreen, run_screen, signature_of
 from penstock.view.address import RunAddress
-from penstock.view.tap.reader import taps_in
+from penstock.view.model.run_summary import (
+    GOODPUT,
+    MEMORY,
+    SPEED,
+    chosen,
+    condition_of,
+    is_running,
+    mfu_of,
+)
 from penstock.view.web.content.recordings import as_text, list_recordings
 from penstock.view.wire.run_answers import (
     CurveSet,
@@ -26,11 +34,8 @@ from penstock.view.wire.run_answers import (
 )
 
 #: Runs whose meaning is kept, and of each list how much is sent.
-_SCREENS_KEPT = 8
+_SCREENS_KEPT = 12
 _CAUSES_MAX = 12
-_SPEED = ("steps", "p50_ns", "p99_ns", "steps_per_s", "tokens", "tokens_per_s")
-_GOODPUT = ("runtime", "runtime_high", "scheduling", "program")
-_MEMORY = ("rss", "memory_peak", "memory_reserved", "allocator_retries")
 _INCIDENT = ("kind", "life", "cause", "ranks", "device_ns", "accounts", "lost_steps", "step")
 _CHECKPOINT = ("step", "life", "at_s", "bytes", "written", "stall_ns", "durable_ns")
 
@@ -50,6 +55,8 @@ class Screens:
             if kept is None or kept[0].signature != signature_of(run):
                 began = time.monotonic()
                 screen = run_screen(run)
+                # The rest of what a page asks for: how often it may ask follows from all of it.
+                screen.prepare()
                 kept = (screen, round(1000 * (time.monotonic() - began)))
                 self._kept[run] = kept
             self._kept.move_to_end(run)
@@ -62,7 +69,7 @@ def describe_state(run: Path) -> RunState:
     """Whether it runs here, and whether it has written something."""
     return {
         "signature": signature_of(run),
-        "is_running": any(tap.alive for tap in taps_in(run / "taps")),
+        "is_running": is_running(run),
     }
 
 
@@ -74,12 +81,11 @@ def describe_run(screen: RunScreen, took_ms: int, address: RunAddress) -> RunOve
     causes = [_cause(cause) for cause in report["diagnosis"]["causes"][:_CAUSES_MAX]]
     directory = shlex.quote(str(address.run))
     steps = screen.steps.steps
-    is_running = describe_state(screen.path)["is_running"]
-    end = marks["lives"][-1]["end"] if marks["lives"] else ""
+    running = is_running(screen.path)
     overview: RunOverview = {
         "signature": screen.signature,
-        "is_running": is_running,
-        "state": "running" if is_running else "failed" if end == "failed" else "ended" if end else "silent",
+        "is_running": running,
+        "state": condition_of(screen, running=running),
         "name": report["run"],
         "address": str(address),
         "last_step": int(steps[-1]) if len(steps) else None,
@@ -90,10 +96,10 @@ def describe_run(screen: RunScreen, took_ms: int, address: RunAddress) -> RunOve
             "wall_ns": report["diagnosis"]["wall_ns"],
             "causes": causes,
         },
-        "speed": _chosen(report["speed"], _SPEED),
-        "mfu": {"value": report["mfu"]["value"], "reason": str(report["mfu"].get("reason", ""))},
-        "goodput": _chosen(report["ledger"]["goodput"], _GOODPUT),
-        "memory": _chosen(report["memory"], _MEMORY),
+        "speed": chosen(report["speed"], SPEED),
+        "mfu": mfu_of(report["mfu"]),
+        "goodput": chosen(report["ledger"]["goodput"], GOODPUT),
+        "memory": chosen(report["memory"], MEMORY),
         "ledger": _ledger(screen),
         "marks": _marks(marks),
         "stalls": cast(list[RunStall], screen.stalls),
@@ -107,9 +113,12 @@ def describe_run(screen: RunScreen, took_ms: int, address: RunAddress) -> RunOve
     return cast(RunOverview, sendable(overview))
 
 
-def describe_curves(screen: RunScreen, first: int | None, end: int | None) -> CurveSet:
-    """Its curves, all of them or those of some steps."""
-    return cast(CurveSet, sendable(screen.curves.to_json(first, end)))
+def describe_curves(
+    screen: RunScreen, first: int | None, end: int | None, name: str | None = None
+) -> CurveSet:
+    """Its curves, all of them or one, over all steps or some."""
+    names = None if name is None else [name]
+    return cast(CurveSet, sendable(screen.curves.to_json(first, end, names=names)))
 
 
 def describe_heat_map(screen: RunScreen, column: str) -> HeatMap:
@@ -138,10 +147,6 @@ def _cause(cause: dict[str, Any]) -> RunCause:
     }
 
 
-def _chosen(values: dict[str, Any], names: tuple[str, ...]) -> Any:
-    return {name: values[name] for name in names}
-
-
 def _ledger(screen: RunScreen) -> RunLedger:
     ledger = screen.report.ledger
     return {
@@ -158,8 +163,8 @@ def _ledger(screen: RunScreen) -> RunLedger:
 def _marks(marks: dict[str, Any]) -> RunMarks:
     return {
         "lives": marks["lives"],
-        "incidents": [_chosen(incident, _INCIDENT) for incident in marks["incidents"]],
-        "checkpoints": [_chosen(checkpoint, _CHECKPOINT) for checkpoint in marks["checkpoints"]],
+        "incidents": [chosen(incident, _INCIDENT) for incident in marks["incidents"]],
+        "checkpoints": [chosen(checkpoint, _CHECKPOINT) for checkpoint in marks["checkpoints"]],
         "checkpoints_left_out": marks["checkpoints_left_out"],
-        "skips": [_chosen(skip, ("first", "end", "reason")) for skip in marks["skips"]],
+        "skips": [chosen(skip, ("first", "end", "reason")) for skip in marks["skips"]],
     }

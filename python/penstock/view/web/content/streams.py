@@ -74,6 +74,13 @@ def find_streams(site: Site) -> StreamList:
     }
 
 
+def find_runs(site: Site, folder: Path) -> tuple[list[Path], int]:
+    """Directories of runs below a folder, by name, and how many folders were not looked into; bounded as the list of all is."""
+    search = _Search()
+    runs = [inner for inner, files in _folders(folder, site, search) if "run.json" in files]
+    return sorted(runs), sum(search.left_out.values())
+
+
 def _folders(root: Path, site: Site, search: _Search) -> Iterator[tuple[Path, list[str]]]:
     """Folders and the names of their files, level by level, each once however many links lead to it."""
     waiting: deque[tuple[Path, int]] = deque([(root, 0)])
