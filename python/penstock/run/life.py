@@ -27,7 +27,7 @@ from penstock.errors import RunStopped, SilentCorruption, UsageError
 from penstock.events.points import reach
 from penstock.observe.steps.recorder import recorder_of
 from penstock.run.contract import Trainable
-from penstock.run.journal import journal
+from penstock.run.journal import journal, step_records
 from penstock.run.journal import life_entry as telling
 from penstock.run.journal.metrics import Metrics
 from penstock.run.journal.step_records import Records, StepRecord, bits, last_step
@@ -229,7 +229,7 @@ class Life:
     def _end_step(self, step: int) -> bool:
         """Judge, record, save, leave. Whether training went back to another step."""
         self._phases.refuse_open(step)
-        self._report.stands, self._report.ended = self.standing.now(), time.time()
+        self._report.stands, self._report.ended = self.standing.now(), step_records.now()
         report: Report | None = self._report
         answer = self._answer
         self._progress.end(step, reported=answer is not None or self._report.is_given)

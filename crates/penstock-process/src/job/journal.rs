@@ -9,6 +9,7 @@ use crate::coordinator::history::Entry;
 use crate::error::{ProcessError, Result};
 use crate::job::JobDirectory;
 use crate::job::state::wall_s;
+use crate::system::{boot_id, boottime_ns};
 
 /// What happened and what was decided, one line each, in order; never rewritten.
 pub struct Journal {
@@ -52,6 +53,9 @@ impl Journal {
     fn add_value(&mut self, value: Value) {
         let mut value = self.directory.secrets().value(value);
         value["at"] = wall_s().into();
+        // What nobody can set, for who asks how long something took; the boot says which moments have a clock in common.
+        value["boot_ns"] = boottime_ns().into();
+        value["boot_id"] = boot_id().into();
         let begin = if self.torn { "\n" } else { "" };
         self.torn = self.file.write_all(format!("{begin}{value}\n").as_bytes()).is_err();
     }

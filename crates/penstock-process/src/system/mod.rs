@@ -50,10 +50,24 @@ fn checked(call: &'static str, answer: i32) -> Result<i32> {
 
 /// Milliseconds since the machine started: the same clock for every process, so a moment can be written down.
 pub fn now_ms() -> u64 {
+    boottime_ns() / 1_000_000
+}
+
+/// The same in nanoseconds.
+pub fn boottime_ns() -> u64 {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `at` is a valid place to write to.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut at) };
-    u64::try_from(at.tv_sec).unwrap_or(0) * 1000 + u64::try_from(at.tv_nsec).unwrap_or(0) / 1_000_000
+    u64::try_from(at.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(at.tv_nsec).unwrap_or(0)
+}
+
+/// Which boot of the machine this is; empty where the system does not say.
+pub fn boot_id() -> &'static str {
+    static BOOT_ID: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    BOOT_ID.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        text.trim().to_owned()
+    })
 }
 
 /// What `ps`, `top` and `pgrep` call us: started through `/proc/self/exe`, we would be `exe`. At most 15 letters.

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from penstock.observe.steps import Anchor
+from penstock.report.accounts.supervision import Stamp
 
 #: The clock of lives without anchors.
 WALL = "wall"
@@ -58,6 +59,14 @@ class ClockMap:
             default=None,
         )
         return None if near is None else near.wall + boottime - near.boottime
+
+    def stamp(self, stamp: Stamp | None, clock: str) -> int | None:
+        """The moment of a boot that its supervisor noted: on that boot's own clock where it says so, else by the wall clocks."""
+        if stamp is None:
+            return None
+        if stamp.boot_ns and stamp.boot_id == clock:
+            return stamp.boot_ns
+        return self.moment(stamp.wall)
 
     def clock(self, life: int, rank: int, wall_s: float) -> str:
         """The clock of a life: that of its own anchors, else of the nearest ones."""

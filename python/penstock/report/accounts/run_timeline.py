@@ -15,9 +15,9 @@ from penstock.errors import RunDamaged
 from penstock.observe.steps import DEVICE, HOST, PARTS, UNMEASURED, StepRows, list_steps, read_anchors, read_steps
 from penstock.observe.steps.compile_file import CompileSpan, read_compiles, stretches_of
 from penstock.report.accounts.account_names import UNKNOWN
-from penstock.report.accounts.clock_map import ClockMap
+from penstock.report.accounts.clock_map import WALL, ClockMap
 from penstock.report.accounts.host_alignment import HostAlignment, alignments_of
-from penstock.report.accounts.supervision import SupervisedLife, supervised_lives
+from penstock.report.accounts.supervision import Stamp, SupervisedLife, supervised_lives
 from penstock.report.accounts.timeline import (
     LifeTimeline,
     Marks,
@@ -133,38 +133,40 @@ def _life(
     clock = sources.clocks.clock(number, rank, start)
     # Wall times of a life are those of its own boot: another host has another clock.
     clocks, supervised = sources.clocks.of(clock), sources.supervised.get(number)
-    moments = [] if record is None else _moments(record, clocks)
+    moments = [] if record is None else _moments(record, clocks, clock)
     has_rows = table is not None and (len(table) or len(table.rolled.get("step", ())))
     steps = _row_columns(table) if table is not None and has_rows else _record_columns(moments)
     marks = [moment for moment in moments if moment.kind == "mark"]
     if record is None and not len(steps.numbers):
         return None
     ended = next((moment.at_ns for moment in reversed(moments) if moment.kind == "end"), None)
-    died = _died(supervised, rank)
+    died = clocks.stamp(_died(supervised, rank), clock)
     cause = "" if supervised is None else supervised.what
     end = sources.ends.get(key) or sources.ends.get((number, 0))
     if end is not None and end.facts.get("how") == "failed":
-        ended, died = None, died or end.at
+        ended, died = None, died or end.boot_ns or clocks.moment(end.at)
         cause = cause or f"{end.facts.get('error')}: {end.facts.get('reason')}"
     life = LifeTimeline(
         number=number,
         clock=clock,
-        requested=clocks.moment(None if supervised is None else supervised.requested or supervised.ordered),
-        born=clocks.moment(None if record is None else record.born),
-        joined=clocks.moment(None if record is None else record.began),
+        requested=clocks.stamp(
+            None if supervised is None else supervised.requested or supervised.ordered, clock
+        ),
+        born=None if record is None else record.born_ns or clocks.moment(record.born),
+        joined=None if record is None else record.began_ns or clocks.moment(record.began),
         resumed=Marks(
             np.array([mark.at_ns for mark in marks], np.int64),
             np.array([mark.step for mark in marks], np.int64),
         ),
         steps=steps,
         ended=ended,
-        died=clocks.moment(died),
+        died=died,
         cause=cause,
     )
     return _with_spans(_agreed(life), supervised, clocks, rank, moments)
 
 
-def _died(supervised: SupervisedLife | None, rank: int) -> float | None:
+def _died(supervised: SupervisedLife | None, rank: int) -> Stamp | None:
     if supervised is None or rank >= len(supervised.pids):
         return None
     return supervised.exits.get(supervised.pids[rank])
@@ -218,12 +220,17 @@ class _Moment(NamedTuple):
     at_ns: int
 
 
-def _moments(record: LifeRecord, clocks: ClockMap) -> list[_Moment]:
-    """In order. They were written in order, so a moment before the one before it says that somebody set the clock back."""
+def _moments(record: LifeRecord, clocks: ClockMap, clock: str) -> list[_Moment]:
+    """In order. They were written in order, so a moment before the one before it says that somebody set the clock back.
+
+    Records that say when they began in boot time count from there, whatever the wall clock did; others are found by the anchors.
+    """
     moments: list[_Moment] = []
     latest = None
     for moment in record.moments:
-        at = clocks.at(moment.at)[1]
+        is_counted = record.began_ns and clock != WALL
+        since = round((moment.at - record.began) * 1e9)
+        at = record.began_ns + since if is_counted else clocks.at(moment.at)[1]
         latest = at if latest is None else max(at, latest)
         moments.append(_Moment(moment.kind, moment.step, latest))
     return moments
@@ -289,15 +296,15 @@ def _with_spans(
     spans: list[tuple[str, int, int]] = []
     if life.requested is not None and life.born is not None:
         # What comes before the order is time in a queue.
-        ordered = None if supervised is None else clocks.moment(supervised.ordered)
+        ordered = None if supervised is None else clocks.stamp(supervised.ordered, life.clock)
         spans.append(("spawn", min(max(ordered or 0, life.requested), life.born), life.born))
     if supervised is not None and supervised.failed is not None:
-        failed, gone = clocks.moment(supervised.failed), clocks.moment(supervised.gone)
+        failed, gone = (clocks.stamp(at, life.clock) for at in (supervised.failed, supervised.gone))
         if failed is not None and gone is not None and failed < gone:
             spans.append(("drain", failed, gone))
         if supervised.is_hang and failed is not None and life.sign < failed:
             spans.append(("hang", _last_work(life), failed))
-        ordered = clocks.moment(supervised.next_ordered)
+        ordered = clocks.stamp(supervised.next_ordered, life.clock)
         if gone is not None and ordered is not None and gone < ordered:
             spans.append(("backoff", gone, ordered))
     spans = [("suspended", begin, end) for begin, end in clocks.suspends(life.number, rank)] + spans

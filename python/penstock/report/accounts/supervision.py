@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -11,28 +11,41 @@ from penstock.run.journal.journal import Entry
 _LINE_BYTES_MAX = 1 << 20
 
 
+class Stamp(NamedTuple):
+    """A moment of the supervisor's: seconds since 1970, and nanoseconds of its boot where its journal says them."""
+
+    wall: float
+    boot_ns: int = 0
+    boot_id: str = ""
+
+    def earlier(self, seconds: float) -> "Stamp":
+        """So much before."""
+        boot_ns = self.boot_ns - round(seconds * 1e9) if self.boot_ns else 0
+        return Stamp(self.wall - seconds, boot_ns, self.boot_id)
+
+
 @dataclass(slots=True)
 class SupervisedLife:
-    """One life of a gang; moments in seconds since 1970."""
+    """One life of a gang."""
 
     #: When the job was asked for, of its first life; it may have waited for devices that others had.
-    requested: float | None = None
-    ordered: float | None = None
-    started: float | None = None
+    requested: Stamp | None = None
+    ordered: Stamp | None = None
+    started: Stamp | None = None
     pids: list[int] = field(default_factory=list)
     #: By pid.
-    exits: dict[int, float] = field(default_factory=dict)
-    failed: float | None = None
+    exits: dict[int, Stamp] = field(default_factory=dict)
+    failed: Stamp | None = None
     #: What it failed of, in words and in kind.
     what: str = ""
     cause: str = ""
     #: When the next life of the gang was ordered.
-    next_ordered: float | None = None
+    next_ordered: Stamp | None = None
 
     @property
-    def gone(self) -> float | None:
+    def gone(self) -> Stamp | None:
         """When the last of its processes was gone."""
-        return max(self.exits.values(), default=None)
+        return max(self.exits.values(), key=lambda stamp: (stamp.boot_ns, stamp.wall), default=None)
 
     @property
     def is_hang(self) -> bool:
@@ -76,7 +89,8 @@ def _journal(path: Path) -> dict[tuple[int, int], SupervisedLife]:
     requested = _requested(path.with_name("state.json"))
     for (gang, number), life in lives.items():
         if number == 0 and requested is not None and life.ordered is not None:
-            life.requested = min(requested, life.ordered)
+            # Both are of the supervisor's wall clock, and its boot says when the order was.
+            life.requested = life.ordered.earlier(max(0.0, life.ordered.wall - requested))
         following = lives.get((gang, number + 1))
         life.next_ordered = None if following is None else following.ordered
     return lives
@@ -92,7 +106,8 @@ def _requested(path: Path) -> float | None:
 
 
 def _note(entry: dict[str, Any], lives: dict[tuple[int, int], SupervisedLife]) -> None:
-    event, at = entry["event"], float(entry["at"])
+    boot_ns, boot_id = entry.get("boot_ns", 0), entry.get("boot_id", "")
+    event, at = entry["event"], Stamp(float(entry["at"]), int(boot_ns), str(boot_id))
     if event in ("failed", "blamed"):
         failure = entry["failure"]
         life = lives[entry["gang"], failure["incarnation"]]

@@ -52,6 +52,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     rank: int = 0
     step: int | None = None
     facts: dict[str, Any] = {}
+    #: The same moment in nanoseconds of CLOCK_BOOTTIME, which nobody can set; 0 in older journals.
+    boot_ns: int = 0
 
 
 class Journal:
@@ -67,7 +69,8 @@ class Journal:
         the disk is full, other lines wait in memory.
         """
         assert kind in KINDS, f"{kind} is no kind of entry"
-        entry = Entry(time.time(), kind, self._incarnation, self._rank, step, facts)
+        boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        entry = Entry(time.time(), kind, self._incarnation, self._rank, step, facts, boot_ns)
         # One call per line: a kill tears the last one at most.
         self._file.write(msgspec.json.encode(entry) + b"\n", sync=sync, must=kind in DECISIONS)
         return entry

@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -22,8 +23,8 @@ from penstock.run.journal.append_file import AppendFile
 
 FOLDER = "records"
 FORM = b"penrec1\n"
-#: Form, life, rank, ranks, lane, lanes; when the process was born, and when this file was made.
-_HEADER = struct.Struct("<8sQIIIIdd")
+#: Form, life, rank, ranks, lane, lanes; when the process was born, and when this file was made; the same in ns of CLOCK_BOOTTIME, 0 in older files.
+_HEADER = struct.Struct("<8sQIIIIddqq")
 #: Kind, flags, check of the rest, step, batch digest, loss, loss of all ranks, gradient norm, tokens, parameter digest.
 _RECORD = struct.Struct("<B3xIQ16sdddQ16s")
 #: Kind, check, step, seconds since 1970, and up to five names with four bytes each.
@@ -95,6 +96,9 @@ class LifeRecord:
     #: When the process was born, and when it began its life; 0 where that is not known.
     born: float
     began: float
+    #: The same in nanoseconds of CLOCK_BOOTTIME.
+    born_ns: int
+    began_ns: int
     #: The lowest step from which training went on here.
     start: int
     #: Those that count, as far as this file knows.
@@ -115,12 +119,14 @@ class Records:
         if self._file.length:
             # A second loop of the same life, over checkpoints that the caller keeps open.
             return
-        header = _HEADER.pack(FORM, incarnation, *place, *lane, born(), time.time())
+        began = now()
+        moments = (born(), began, born_ns(), boottime_of(began))
+        header = _HEADER.pack(FORM, incarnation, *place, *lane, *moments)
         self._write(header.ljust(_HEADER_BYTES, b"\0"))
 
     def mark(self, step: int) -> None:
         """Training goes on from this step."""
-        self._write(_stands(_STANDING, step, time.time(), {}) + _packed(_MARK, StepRecord(step, "")))
+        self._write(_stands(_STANDING, step, now(), {}) + _packed(_MARK, StepRecord(step, "")))
 
     def write(self, record: StepRecord) -> None:
         """A step is over."""
@@ -128,15 +134,15 @@ class Records:
 
     def end(self, step: int) -> None:
         """Nothing more comes; all that was to be done is done."""
-        self._write(_stands(_END, step, time.time(), {}))
+        self._write(_stands(_END, step, now(), {}))
 
     def begin_phase(self, name: str, step: int) -> None:
         """Something begins that is no part of training, such as an evaluation."""
-        self._write(_stands(_PHASE, step, time.time(), {name: 1}))
+        self._write(_stands(_PHASE, step, now(), {name: 1}))
 
     def end_phase(self, name: str, step: int) -> None:
         """It ends."""
-        self._write(_stands(_PHASE, step, time.time(), {name: 0}))
+        self._write(_stands(_PHASE, step, now(), {name: 0}))
 
     def _write(self, data: bytes) -> None:
         self._file.write(data)
@@ -196,15 +202,39 @@ def read(directory: str | os.PathLike[str]) -> dict[int, Whole]:
     return dict(sorted(steps.items()))
 
 
-def born() -> float:
-    """When this process was made, in seconds since 1970; 0 where the system does not say."""
+@cache
+def _origin() -> tuple[float, int]:
+    """Wall time and boot time at one moment: what moments of this process are counted from."""
+    return time.time(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def now() -> float:
+    """Seconds since 1970 as the wall clock stood first in this process; a clock that is set later shifts nothing."""
+    wall, boot_ns = _origin()
+    return wall + (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - boot_ns) / 1e9
+
+
+def boottime_of(at: float) -> int:
+    """The moment of CLOCK_BOOTTIME, in ns, that ``now`` said this at."""
+    wall, boot_ns = _origin()
+    return boot_ns + round((at - wall) * 1e9)
+
+
+def born_ns() -> int:
+    """When this process was made, in ns of CLOCK_BOOTTIME, to a hundredth of a second; 0 where the system does not say."""
     try:
         with open("/proc/self/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[19])
     except OSError:
-        return 0.0
-    since_boot_s = ticks / os.sysconf("SC_CLK_TCK")
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot_s
+        return 0
+    return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def born() -> float:
+    """When this process was made, in seconds since 1970; 0 where the system does not say."""
+    at_ns = born_ns()
+    wall, boot_ns = _origin()
+    return wall + (at_ns - boot_ns) / 1e9 if at_ns else 0.0
 
 
 def bits(value: float) -> str:
@@ -228,7 +258,7 @@ def _read_file(path: Path) -> LifeRecord | None:
     data = path.read_bytes()
     if len(data) < _HEADER_BYTES:
         return None
-    form, incarnation, rank, ranks, lane, lanes, born_at, began = _HEADER.unpack_from(data)
+    form, incarnation, rank, ranks, lane, lanes, *moments = _HEADER.unpack_from(data)
     if form != FORM:
         raise RunDamaged(file=str(path), place=0, reason=f"it begins with {form!r}")
     file: LifeRecord | None = None
@@ -242,7 +272,7 @@ def _read_file(path: Path) -> LifeRecord | None:
             break
         if raw[0] == _MARK:
             step = _RECORD.unpack(raw)[2]
-            file = file or LifeRecord(incarnation, rank, ranks, lane, lanes, born_at, began, step)
+            file = file or LifeRecord(incarnation, rank, ranks, lane, lanes, *moments, step)
             file.start = min(file.start, step)
             file.steps = {known: record for known, record in file.steps.items() if known < step}
             file.moments.append(Moment("mark", step, at))

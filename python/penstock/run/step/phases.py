@@ -40,7 +40,7 @@ class Phases:
         self, name: str, step: int, notices: Notices, records: Records, journal: Journal
     ) -> Iterator[None]:
         """One of them. Those inside of another count as a part of it."""
-        began, self._depth = time.time(), self._depth + 1
+        began, self._depth = time.monotonic(), self._depth + 1
         is_outermost = self._depth == 1
         if is_outermost:
             records.begin_phase(name, step)
@@ -53,7 +53,7 @@ class Phases:
             if is_outermost:
                 records.end_phase(name, step)
             if self._state.rank == 0:
-                journal.write("phase", step, name=name, seconds=round(time.time() - began, 6))
+                journal.write("phase", step, name=name, seconds=round(time.monotonic() - began, 6))
 
     @contextmanager
     def _aside(self, name: str, step: int) -> Iterator[None]:
