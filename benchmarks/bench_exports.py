@@ -86,7 +86,7 @@ def _exported(place: Path, target: str) -> tuple[float, int, str]:
 def _receiver() -> Iterator[str]:
     """Takes everything and reads nothing of it."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class MetricsEndpoint(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(200)
@@ -96,7 +96,7 @@ def _receiver() -> Iterator[str]:
         def log_message(self, *words: object) -> None:
             """Not on the terminal."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), MetricsEndpoint)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -16,7 +16,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 JOB_FILES = sorted((ROOT / "examples/jobs").glob("*.toml"))
 #: Examples whose peers are run without the rest of their packages.
-ALONE = {"coming_from_megatron.py", "coming_from_mosaic.py"}
+ALONE = {"coming_from_megatron.py", "coming_from_mosaic.py", "coming_from_tensorboard.py"}
 _BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: A block that is an example's file: mkdocs puts it there, and it is run as an example.
 _INCLUDED = re.compile(r'^``` \{\.python\}\n--8<-- "examples/(.*)"\n```$', re.MULTILINE)

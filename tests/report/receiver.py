@@ -49,7 +49,7 @@ def receiver() -> Iterator[Received]:
     """Listens on a free port until the block ends."""
     received = Received()
 
-    class Handler(BaseHTTPRequestHandler):
+    class MetricsEndpoint(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = gzip.decompress(self.rfile.read(int(self.headers["Content-Length"])))
             status = received.statuses.pop(0) if received.statuses else 200
@@ -71,7 +71,7 @@ def receiver() -> Iterator[Received]:
         def log_message(self, *words: Any) -> None:
             """Not on the terminal."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), MetricsEndpoint)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     received.url = f"http://127.0.0.1:{server.server_port}"

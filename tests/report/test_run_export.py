@@ -356,7 +356,7 @@ def test_an_export_that_is_killed_goes_on_where_it_was(tmp_path: Path, kind: str
     assert steps == list(range(400))
 
 
-def test_what_a_killed_export_left_behind_its_cursor_is_cut_off(tmp_path: Path, capsys: Capture) -> None:
+def test_what_a_killed_export_left_behind_its_bookmark_is_cut_off(tmp_path: Path, capsys: Capture) -> None:
     run = tmp_path / "run"
     (recorder,) = recorded(run, [range(100)], 1, close=False)
     places = {"tensorboard": tmp_path / "logs", "perfetto": tmp_path / "a.pftrace"}

@@ -53,9 +53,9 @@ class CompileEvents:
         self._file.add(end - int(seconds * 1e9), end, function, why if is_compiled else "")
 
 
-def _heard(event: str, seconds: float, **facts: str | int) -> None:
+def _heard(event: str, duration_secs: float, **kwargs: str | int) -> None:
     if event.startswith(_EVENT):
         with _lock:
             listening = list(_listening)
         for one in listening:
-            one.add(event.removeprefix(_EVENT), seconds, str(facts.get("fun_name", "")))
+            one.add(event.removeprefix(_EVENT), duration_secs, str(kwargs.get("fun_name", "")))

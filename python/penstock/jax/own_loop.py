@@ -6,6 +6,7 @@ dispatch as ``forward``, because that is where a model is called, and waits as `
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, SupportsFloat, TypeVar
@@ -33,7 +34,9 @@ class _Value:
 
     def is_here(self) -> bool:
         """Whether it can be read without a wait."""
-        return bool(self._value.is_ready())
+        # Every array has it; its declared type has not.
+        is_ready: Callable[[], bool] = getattr(self._value, "is_ready")  # noqa: B009
+        return is_ready()
 
     def item(self) -> float:
         """The value."""
@@ -98,10 +101,9 @@ class ObservedLoop:
 
     def wait(self, value: Item) -> Item:
         """The same value, computed; the time until it is there is counted as a wait."""
-        if self._recorder is None:
-            return jax.block_until_ready(value)
-        with self._recorder.part("judge"):
-            return jax.block_until_ready(value)
+        with nullcontext() if self._recorder is None else self._recorder.part("judge"):
+            jax.block_until_ready(value)
+        return value
 
     def step(self, *, loss: Any = None, batch: Any = None, **scalars: SupportsFloat) -> None:
         """A step is over: what it gave, as numbers or arrays with one element, for which nothing waits; and its array of tokens, which are counted."""

@@ -8,7 +8,7 @@ from penstock.torch.loader import Loader, loader
 from penstock.torch.own_loop import ObservedLoop, observed
 from penstock.torch.replication import ddp
 from penstock.torch.state import State, state
-from penstock.torch.trainer_callback import trainer_callback
+from penstock.torch.trainer_rows import trainer_callback
 
 __all__ = [
     "Batch",

@@ -14,7 +14,13 @@ import numpy.typing as npt
 from penstock.observe.steps import PARTS, UNMEASURED
 from penstock.observe.steps.flop_record import read_flop_notes
 from penstock.report.exports import protobuf_wire as wire
-from penstock.report.exports.export_cursor import TargetLock, key_of, new_cursor, read_cursor, write_cursor
+from penstock.report.exports.export_bookmark import (
+    TargetLock,
+    key_of,
+    new_bookmark,
+    read_bookmark,
+    write_bookmark,
+)
 from penstock.report.exports.export_tally import ExportTally
 from penstock.report.exports.otlp_request import Receiver
 from penstock.report.exports.record_template import WORD, RecordTemplate
@@ -45,7 +51,7 @@ _SUMS = {
 
 
 class OtlpSink:
-    """Sends to one receiver; what it has taken stands in a cursor of this host."""
+    """Sends to one receiver; what it has taken stands in a bookmark of this host."""
 
     def __init__(self, receiver: Receiver, run: Path) -> None:
         self._receiver = receiver
@@ -53,9 +59,11 @@ class OtlpSink:
         self.tally = ExportTally()
         digest = hashlib.blake2b(f"{run.resolve()}\0{receiver.url}".encode(), digest_size=12).hexdigest()
         folder = penstock_home() / "exports" / digest
-        self._cursor_path = path = folder / "cursor.json"
+        self._bookmark_path = path = folder / "bookmark.json"
         self._lock = TargetLock(folder, is_folder=True)
-        self.cursor = self._lock.or_release(lambda: read_cursor(path, run, KIND) or new_cursor(run, KIND))
+        self.bookmark = self._lock.or_release(
+            lambda: read_bookmark(path, run, KIND) or new_bookmark(run, KIND)
+        )
         self._mfu = StepMfu(read_flop_notes(run))
 
     def write(self, look: RunLook) -> None:
@@ -66,8 +74,8 @@ class OtlpSink:
             for start in range(0, len(whole), _CHUNK):
                 piece = whole.cut(slice(start, start + _CHUNK))
                 self._send(_resource(self._name, piece.life, piece.rank), self._metrics(piece, sums))
-                self.cursor.rows[key_of(piece.life, piece.rank)] = int(piece.columns["begin"][-1])
-                write_cursor(self._cursor_path, self.cursor)
+                self.bookmark.rows[key_of(piece.life, piece.rank)] = int(piece.columns["begin"][-1])
+                write_bookmark(self._bookmark_path, self.bookmark)
                 self.tally.steps += len(piece)
         self._tell(look)
 
@@ -124,22 +132,22 @@ class OtlpSink:
         news = new_moments(look)
         if not news.moments:
             return
-        counts: dict[str, int] = dict(self.cursor.more.get("counts", {}))
+        counts: dict[str, int] = dict(self.bookmark.more.get("counts", {}))
         points = []
         first = min(moment.at for moment in news.moments)
-        begun = int(self.cursor.more.setdefault("begun", first))
+        begun = int(self.bookmark.more.setdefault("begun", first))
         for moment in news.moments:
             counts[moment.kind] = counts.get(moment.kind, 0) + 1
             at, count = np.array([max(moment.at, begun)]), np.array([counts[moment.kind]])
             points.append(_points(at, count, {"kind": moment.kind}, begun))
         metric = _sum("penstock.moments", "{moment}", "lives, deaths, checkpoints, …", b"".join(points))
         self._send(_resource(self._name, None, None), iter([metric]))
-        self.cursor.more["counts"], self.cursor.entries, self.cursor.deaths = (
+        self.bookmark.more["counts"], self.bookmark.entries, self.bookmark.deaths = (
             counts,
             news.entries,
             news.deaths,
         )
-        write_cursor(self._cursor_path, self.cursor)
+        write_bookmark(self._bookmark_path, self.bookmark)
         self.tally.moments += len(news.moments)
 
 

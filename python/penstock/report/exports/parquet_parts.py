@@ -17,7 +17,13 @@ import pyarrow.parquet as pq
 
 from penstock.errors import ExportTargetTaken, ExportUnwritable
 from penstock.observe.steps import UNMEASURED
-from penstock.report.exports.export_cursor import ExportCursor, TargetLock, cursor_of, key_of, new_cursor
+from penstock.report.exports.export_bookmark import (
+    ExportBookmark,
+    TargetLock,
+    bookmark_of,
+    key_of,
+    new_bookmark,
+)
 from penstock.report.exports.export_tally import ExportTally
 from penstock.report.exports.run_look import RunLook, Stretch
 from penstock.report.exports.run_moments import new_moments
@@ -50,9 +56,9 @@ class ParquetSink:
         self.steps = self.folder / STEPS
         self.tally = ExportTally()
         self._lock = TargetLock(self.folder, is_folder=True)
-        self.cursor = self._lock.or_release(lambda: self._found(run))
+        self.bookmark = self._lock.or_release(lambda: self._found(run))
 
-    def _found(self, run: Path) -> ExportCursor:
+    def _found(self, run: Path) -> ExportBookmark:
         parts = self._parts()
         try:
             names = sorted(entry.name for entry in self.folder.iterdir())
@@ -62,14 +68,14 @@ class ParquetSink:
             )
             if foreign or (names and not parts and not is_empty):
                 raise ExportTargetTaken(target=str(self.folder), reason=f"it holds {(foreign or names)[0]!r}")
-            cursor = self._cursor_in(parts[-1], run) if parts else new_cursor(run, KIND)
+            bookmark = self._bookmark_in(parts[-1], run) if parts else new_bookmark(run, KIND)
             self.steps.mkdir(exist_ok=True)
             for beside in self.steps.glob(".part-*"):
                 # Of an export that was killed.
                 beside.unlink()
         except OSError as reason:
             raise ExportUnwritable(target=str(self.folder), reason=reason.strerror or str(reason)) from reason
-        return cursor
+        return bookmark
 
     def write(self, look: RunLook) -> None:
         """Everything new of a look."""
@@ -97,14 +103,14 @@ class ParquetSink:
             return []
         return sorted(path for path in self.steps.iterdir() if _NAME.fullmatch(path.name))
 
-    def _cursor_in(self, path: Path, run: Path) -> ExportCursor:
+    def _bookmark_in(self, path: Path, run: Path) -> ExportBookmark:
         try:
             metadata = pq.read_schema(path).metadata or {}
         except (OSError, pa.ArrowException) as reason:
             raise ExportTargetTaken(
                 target=str(path), reason=f"it is not parquet of an export: {reason}"
             ) from reason
-        return cursor_of(metadata.get(_META, b""), str(path), run, KIND)
+        return bookmark_of(metadata.get(_META, b""), str(path), run, KIND)
 
     def _put(self, waiting: list[pa.Table], *, is_last: bool) -> list[pa.Table]:
         """Write what fills a file; with ``is_last`` the rest as well. What is left is given back."""
@@ -130,11 +136,11 @@ class ParquetSink:
         return []
 
     def _write_part(self, number: int, table: pa.Table) -> None:
-        """The cursor in it speaks of this file and those before it, so a kill behind any of them leads to the right place."""
+        """The bookmark in it speaks of this file and those before it, so a kill behind any of them leads to the right place."""
         newest = table.group_by(["life", "rank"]).aggregate([("begin", "max")]).to_pylist()
         for row in newest:
-            self.cursor.rows[key_of(row["life"], row["rank"])] = row["begin_max"]
-        metadata = {_META: msgspec.json.encode(self.cursor)}
+            self.bookmark.rows[key_of(row["life"], row["rank"])] = row["begin_max"]
+        metadata = {_META: msgspec.json.encode(self.bookmark)}
         path = self.steps / f"part-{number:06d}.parquet"
         self.tally.bytes += _replace(path, table.replace_schema_metadata(metadata))
         self._widen(table.schema)
@@ -153,12 +159,12 @@ class ParquetSink:
     def _mark_lost(self, look: RunLook) -> None:
         """Executions that have come to nothing since they were written."""
         counts = {
-            key_of(life, rank): int((begins <= look.cursor.row(life, rank)).sum())
+            key_of(life, rank): int((begins <= look.bookmark.row(life, rank)).sum())
             for (life, rank), begins in look.lost.items()
         }
-        if counts == self.cursor.more.get("lost", {}):
+        if counts == self.bookmark.more.get("lost", {}):
             return
-        self.cursor.more["lost"] = counts
+        self.bookmark.more["lost"] = counts
         parts = self._parts()
         for path in parts:
             table = pq.read_table(path, columns=["life", "rank", "begin", "is_lost"])
@@ -169,7 +175,7 @@ class ParquetSink:
                 place = whole.schema.get_field_index("is_lost")
                 metadata = dict(whole.schema.metadata)
                 if is_newest:
-                    metadata[_META] = msgspec.json.encode(self.cursor)
+                    metadata[_META] = msgspec.json.encode(self.bookmark)
                 whole = whole.set_column(place, "is_lost", pa.array(is_lost))
                 _replace(path, whole.replace_schema_metadata(metadata))
 

@@ -15,13 +15,13 @@ from penstock.errors import ExportTargetTaken, ExportUnwritable
 from penstock.observe.steps import PARTS, UNMEASURED
 from penstock.observe.steps.flop_record import read_flop_notes
 from penstock.report.exports import protobuf_wire as wire
-from penstock.report.exports.export_cursor import (
-    ExportCursor,
+from penstock.report.exports.export_bookmark import (
+    ExportBookmark,
     TargetLock,
     key_of,
-    new_cursor,
-    read_cursor,
-    write_cursor,
+    new_bookmark,
+    read_bookmark,
+    write_bookmark,
 )
 from penstock.report.exports.export_tally import ExportTally
 from penstock.report.exports.record_template import (
@@ -36,7 +36,7 @@ from penstock.report.exports.run_moments import Moment, new_moments
 from penstock.report.exports.step_mfu import StepMfu
 
 KIND = "perfetto"
-CURSOR = ".penstock-export.json"
+BOOKMARK = ".penstock-export.json"
 _PACKET = 1
 _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _DESCRIPTOR = 8, 10, 11, 60
 _EVENT_TYPE, _EVENT_TRACK, _EVENT_NAME, _EVENT_DOUBLE = 9, 11, 23, 44
@@ -55,40 +55,40 @@ Times = npt.NDArray[np.int64]
 
 
 class PerfettoSink:
-    """Appends to one file; what is in it stands in a cursor beside it."""
+    """Appends to one file; what is in it stands in a bookmark beside it."""
 
     def __init__(self, place: str, run: Path) -> None:
         self.path = Path(place)
-        self._cursor_path = self.path.with_name(self.path.name + CURSOR)
+        self._bookmark_path = self.path.with_name(self.path.name + BOOKMARK)
         self.tally = ExportTally()
         self._lock = TargetLock(self.path, is_folder=False)
-        self.cursor = self._lock.or_release(lambda: self._found(run))
+        self.bookmark = self._lock.or_release(lambda: self._found(run))
         self._mfu = StepMfu(read_flop_notes(run))
 
-    def _found(self, run: Path) -> ExportCursor:
-        cursor = read_cursor(self._cursor_path, run, KIND)
-        if cursor is None and self.path.stat().st_size:
+    def _found(self, run: Path) -> ExportBookmark:
+        bookmark = read_bookmark(self._bookmark_path, run, KIND)
+        if bookmark is None and self.path.stat().st_size:
             raise ExportTargetTaken(target=str(self.path), reason="it exists")
-        if cursor is None:
+        if bookmark is None:
             # A kill before the first packet must not leave a file that looks like somebody else's.
-            cursor = new_cursor(run, KIND)
-            write_cursor(self._cursor_path, cursor)
-        return cursor
+            bookmark = new_bookmark(run, KIND)
+            write_bookmark(self._bookmark_path, bookmark)
+        return bookmark
 
     def write(self, look: RunLook) -> None:
         """Everything new of a look; it is on the disk when this returns."""
-        cursor = self.cursor
+        bookmark = self.bookmark
         news = new_moments(look)
         rows: dict[str, int] = {}
         try:
             with self.path.open("r+b") as file:
-                if os.fstat(file.fileno()).st_size < cursor.length:
+                if os.fstat(file.fileno()).st_size < bookmark.length:
                     raise ExportTargetTaken(
                         target=str(self.path), reason="it is shorter than when it was last written"
                     )
                 # Behind it stands what an export wrote that was killed before it could say so.
-                file.truncate(cursor.length)
-                file.seek(cursor.length)
+                file.truncate(bookmark.length)
+                file.seek(bookmark.length)
                 for moment in news.moments:
                     file.write(self._instant(moment))
                 for stretch in look.stretches():
@@ -103,10 +103,10 @@ class PerfettoSink:
         except OSError as reason:
             raise ExportUnwritable(target=str(self.path), reason=reason.strerror or str(reason)) from reason
         self.tally.moments += len(news.moments)
-        self.tally.bytes += length - cursor.length
-        cursor.length, cursor.entries, cursor.deaths = length, news.entries, news.deaths
-        cursor.rows |= rows
-        write_cursor(self._cursor_path, cursor)
+        self.tally.bytes += length - bookmark.length
+        bookmark.length, bookmark.entries, bookmark.deaths = length, news.entries, news.deaths
+        bookmark.rows |= rows
+        write_bookmark(self._bookmark_path, bookmark)
 
     def close(self) -> None:
         """Let others write."""
@@ -114,7 +114,7 @@ class PerfettoSink:
 
     def _track(self, name: str, parent: str | None = None, *, is_counter: bool = False) -> tuple[int, bytes]:
         """The number of a track, and what describes it if that was not written yet."""
-        tracks: dict[str, int] = self.cursor.more.setdefault("tracks", {})
+        tracks: dict[str, int] = self.bookmark.more.setdefault("tracks", {})
         path = name if parent is None else f"{parent}\0{name}"
         if path in tracks:
             return tracks[path], b""
@@ -169,7 +169,7 @@ class PerfettoSink:
             return
         track, head = self._track(f"{rank} device")
         yield head
-        ends: dict[str, int] = self.cursor.more.setdefault("device_ends", {})
+        ends: dict[str, int] = self.bookmark.more.setdefault("device_ends", {})
         end = ends.get(rank, 0)
         starts = np.empty(len(totals), np.int64)
         for place, (begin, total) in enumerate(zip(stretch.begins.tolist(), totals.tolist(), strict=True)):

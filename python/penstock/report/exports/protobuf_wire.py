@@ -56,7 +56,7 @@ def text(field: int, words: str) -> bytes:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of every field of a message; ``ValueError`` when it is none."""
+    """Number and value of every field of a message; a ValueError when it is none."""
     place = 0
     while place < len(data):
         head, place = _varint_at(data, place)

@@ -52,7 +52,9 @@ def merged_steps(look: RunLook, life: int, mfu: StepMfu, newest_step: int) -> Me
     keys: list[Times] = []
     for stretch in stretches:
         whole = stretch.cut(np.asarray(stretch.columns["end"] != UNMEASURED))
-        is_late = look.cursor.row(life, stretch.rank) == UNMEASURED and life == look.cursor.more.get("life")
+        is_late = look.bookmark.row(life, stretch.rank) == UNMEASURED and life == look.bookmark.more.get(
+            "life"
+        )
         key = _keys(np.asarray(whole.columns["step"]), -1 if is_late else newest_step)
         # A rank that came late: what the others have told of its first steps is out.
         keep = key > newest_step if is_late else np.ones(len(key), bool)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.report.curves.run_screen import signature_of
-from penstock.report.exports.export_cursor import ExportCursor
+from penstock.report.exports.export_bookmark import ExportBookmark
 from penstock.report.exports.export_tally import ExportTally
 from penstock.report.exports.otlp_metrics import OtlpSink
 from penstock.report.exports.otlp_request import Receiver
@@ -24,7 +24,7 @@ PAUSE_S, PAUSE_MAX_S, PAUSE_TIMES = 1.0, 60.0, 10
 class Sink(Protocol):
     """What a form is to whoever exports."""
 
-    cursor: ExportCursor
+    bookmark: ExportBookmark
     tally: ExportTally
 
     def write(self, look: RunLook) -> None:
@@ -58,7 +58,7 @@ def open_sink(target: ExportTarget, run: Path, headers: Mapping[str, str]) -> Si
 def export_run(run: Path, sink: Sink, following: Following | None = None) -> bool:
     """Write what a run has, or follow it until it has ended; whether it had, as far as that is known."""
     if following is None:
-        look = look_at(run, sink.cursor)
+        look = look_at(run, sink.bookmark)
         sink.write(look)
         return look.is_over
     signature, seen, pause_s = "", following.now(), 0.0
@@ -68,7 +68,7 @@ def export_run(run: Path, sink: Sink, following: Following | None = None) -> boo
         current = signature_of(run)
         is_quiet = current == signature and began - seen >= following.quiet_max_s
         if current != signature or is_quiet:
-            look = look_at(run, sink.cursor, is_given_up=is_quiet)
+            look = look_at(run, sink.bookmark, is_given_up=is_quiet)
             sink.write(look)
             if look.is_over:
                 return not is_quiet

@@ -18,7 +18,7 @@ from penstock.observe.steps import UNMEASURED, StepRows, list_steps, read_anchor
 from penstock.observe.steps.reader import Columns
 from penstock.report.accounts.run_timeline import RunTimeline, run_timeline
 from penstock.report.accounts.undone_steps import COUNTS, undone_steps
-from penstock.report.exports.export_cursor import ExportCursor
+from penstock.report.exports.export_bookmark import ExportBookmark
 from penstock.run.journal import journal
 from penstock.run.journal.journal import Entry
 from penstock.store.home import penstock_home
@@ -79,7 +79,7 @@ class RunLook:
     """Of a run at one moment. Tables are read one after another, when they are asked for."""
 
     run: Path
-    cursor: ExportCursor
+    bookmark: ExportBookmark
     tables: list[tuple[int, int]]
     entries: list[Entry]
     timeline: RunTimeline
@@ -108,29 +108,33 @@ class RunLook:
 
     def stretch(self, life: int, rank: int) -> Stretch | None:
         """New rows of one table that will not change any more; None where there is nothing."""
-        tables = read_steps(self.run, tables=[(life, rank)])
-        if not tables or not len(tables[0]):
+        moments = read_steps(self.run, columns=["end"], tables=[(life, rank)])
+        # Most tables of a long run have nothing new: three columns say so.
+        if not moments or not len(moments[0]) or not self._chosen(moments[0])[1].any():
             return None
-        table = tables[0]
-        begins, ends, steps = (np.asarray(table.columns[name]) for name in ("begin", "end", "step"))
-        is_torn = ends == UNMEASURED
-        until = np.where(is_torn, begins, ends)
-        is_sound = (begins != UNMEASURED) & (until >= begins) & (steps >= 0) & (steps < STEP_MAX)
-        # What goes back in time is damage.
-        latest = np.maximum.accumulate(np.where(is_sound, until, UNMEASURED))
-        is_sound &= begins >= np.concatenate([[UNMEASURED], latest[:-1]])
-        is_old = is_sound & (begins <= self.cursor.row(life, rank))
-        keep = is_sound & ~is_old & self._settled(life, rank, until)
-        columns = {name: column[keep] for name, column in table.columns.items()}
+        (table,) = read_steps(self.run, tables=[(life, rank)])
+        is_old, keep = self._chosen(table)
+        columns: Columns = {name: column[keep] for name, column in table.columns.items()}
+        lost = self.lost.get((life, rank), np.empty(0, np.int64))
         return Stretch(
             life,
             rank,
             columns,
-            np.isin(columns["begin"], self.lost.get((life, rank), np.empty(0, np.int64))),
+            np.isin(columns["begin"], lost),
             self.clock_ns(life, rank),
             _sums(table, is_old),
-            int(begins[is_sound][0]) if is_sound.any() else 0,
+            int(table.columns["begin"][is_old | keep][0]),
         )
+
+    def _chosen(self, table: StepRows) -> tuple[Flags, Flags]:
+        """Rows that are exported already, and new ones that will not change any more. What goes back in time is damage, and neither."""
+        begins, ends, steps = (np.asarray(table.columns[name]) for name in ("begin", "end", "step"))
+        until = np.where(ends == UNMEASURED, begins, ends)
+        is_sound = (begins != UNMEASURED) & (until >= begins) & (steps >= 0) & (steps < STEP_MAX)
+        latest = np.maximum.accumulate(np.where(is_sound, until, UNMEASURED))
+        is_sound &= begins >= np.concatenate([[UNMEASURED], latest[:-1]])
+        is_old = is_sound & (begins <= self.bookmark.row(table.life, table.rank))
+        return is_old, is_sound & ~is_old & self._settled(table.life, table.rank, until)
 
     def is_life_over(self, life: int, rank: int) -> bool:
         """Whether a table will not grow any more."""
@@ -153,10 +157,11 @@ class RunLook:
 
     def clock_ns(self, life: int, rank: int) -> int:
         """Nanoseconds from the clock of a table to the time since 1970; 0 where no anchor tells."""
-        return self.cursor.clocks.get(self.boots.get((life, rank), ""), 0)
+        clocks: dict[str, int] = self.bookmark.clocks
+        return clocks.get(self.boots.get((life, rank), ""), 0)
 
 
-def look_at(run: Path, cursor: ExportCursor, *, is_given_up: bool = False) -> RunLook:
+def look_at(run: Path, bookmark: ExportBookmark, *, is_given_up: bool = False) -> RunLook:
     """Look at a run. ``is_given_up`` says that nothing more is waited for: what is there is all."""
     try:
         entries = journal.read(run)
@@ -166,14 +171,14 @@ def look_at(run: Path, cursor: ExportCursor, *, is_given_up: bool = False) -> Ru
     tables = list_steps(run)
     boots, clocks = _boots(run)
     # What was seen first stays: moments of a run must not move between two looks.
-    cursor.clocks = {**clocks, **cursor.clocks}
+    bookmark.clocks = {**clocks, **bookmark.clocks}
     lost = {
         (life.number, rank.rank): life.steps.begins[undone != COUNTS]
         for rank in timeline.ranks
         for life, undone in zip(rank.lives, undone_steps(rank.lives).by_life, strict=True)
     }
     is_over = is_given_up or _is_over(run, entries, tables)
-    return RunLook(run, cursor, tables, entries, timeline, is_over, lost, boots)
+    return RunLook(run, bookmark, tables, entries, timeline, is_over, lost, boots)
 
 
 def _is_over(run: Path, entries: list[Entry], tables: list[tuple[int, int]]) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.observe.steps import read_steps
-from penstock.report.exports.export_cursor import key_of
+from penstock.report.exports.export_bookmark import key_of
 from penstock.report.exports.run_look import RunLook
 from penstock.report.run_story import sentence
 
@@ -29,7 +29,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class NewMoments:
-    """Those that a target has not, in order of time, and what its cursor says when it has."""
+    """Those that a target has not, in order of time, and what its bookmark says when it has."""
 
     moments: list[Moment]
     entries: dict[str, int]
@@ -38,26 +38,26 @@ class NewMoments:
 
 def new_moments(look: RunLook) -> NewMoments:
     """What has happened since the last look."""
-    cursor = look.cursor
+    bookmark = look.bookmark
     counts: dict[str, int] = {}
     moments: list[Moment] = []
     for entry in look.entries:
         key = key_of(entry.incarnation, entry.rank)
         counts[key] = counts.get(key, 0) + 1
-        if counts[key] <= cursor.entries.get(key, 0) or entry.kind in _LEFT_OUT:
+        if counts[key] <= bookmark.entries.get(key, 0) or entry.kind in _LEFT_OUT:
             continue
         kind = _KINDS.get(entry.kind, entry.kind)
         at = round(entry.at * 1e9)
         moments.append(
             Moment(kind, entry.incarnation, entry.rank, entry.step, at, sentence(entry), entry.facts)
         )
-    told = [*cursor.deaths]
+    known = [*bookmark.deaths]
     for moment in [*_deaths(look), *_births(look)]:
         key = f"{moment.kind}-{key_of(moment.life, moment.rank)}"
-        if key not in told:
-            told.append(key)
+        if key not in known:
+            known.append(key)
             moments.append(moment)
-    return NewMoments(sorted(moments, key=lambda one: one.at), counts, told)
+    return NewMoments(sorted(moments, key=lambda one: one.at), counts, known)
 
 
 def _deaths(look: RunLook) -> list[Moment]:

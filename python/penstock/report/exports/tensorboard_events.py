@@ -1,7 +1,7 @@
 """A run as an event file of TensorBoard: scalars by step, what happened as text.
 
 A record is a length and bytes, each with a check (CRC-32C, rotated); the bytes are an ``Event``. Scalars are numbers of 32 bits, as TensorBoard's own are.
-Where training went back, a ``SessionLog`` says so, and readers drop what they had from that step on: what is left is the last execution.
+Where training went back, a SessionLog says so, and readers drop what they had from that step on: what is left is the last execution.
 """
 
 import os
@@ -17,13 +17,13 @@ import numpy.typing as npt
 from penstock.errors import ExportTargetTaken, ExportUnwritable
 from penstock.observe.steps.flop_record import read_flop_notes
 from penstock.report.exports import protobuf_wire as wire
-from penstock.report.exports.export_cursor import (
-    ExportCursor,
+from penstock.report.exports.export_bookmark import (
+    ExportBookmark,
     TargetLock,
     key_of,
-    new_cursor,
-    read_cursor,
-    write_cursor,
+    new_bookmark,
+    read_bookmark,
+    write_bookmark,
 )
 from penstock.report.exports.export_tally import ExportTally
 from penstock.report.exports.rank_merge import MergedSteps, merged_steps
@@ -33,7 +33,7 @@ from penstock.report.exports.run_moments import Moment, new_moments
 from penstock.report.exports.step_mfu import StepMfu
 
 KIND = "tensorboard"
-CURSOR = "penstock-export.json"
+BOOKMARK = "penstock-export.json"
 TEXT_TAG = "penstock/moments"
 #: The folder of what happened.
 MOMENTS = "moments"
@@ -73,44 +73,44 @@ class TensorboardSink:
 
     def __init__(self, place: str, run: Path) -> None:
         self.folder = Path(place)
-        self._cursor_path = self.folder / CURSOR
+        self._bookmark_path = self.folder / BOOKMARK
         self.tally = ExportTally()
         self._lock = TargetLock(self.folder, is_folder=True)
-        self.cursor = self._lock.or_release(lambda: self._found(run))
+        self.bookmark = self._lock.or_release(lambda: self._found(run))
         self._mfu = StepMfu(read_flop_notes(run))
 
-    def _found(self, run: Path) -> ExportCursor:
-        cursor = read_cursor(self._cursor_path, run, KIND)
-        others = sorted(entry.name for entry in self.folder.iterdir()) if cursor is None else []
+    def _found(self, run: Path) -> ExportBookmark:
+        bookmark = read_bookmark(self._bookmark_path, run, KIND)
+        others = sorted(entry.name for entry in self.folder.iterdir()) if bookmark is None else []
         if others:
             raise ExportTargetTaken(target=str(self.folder), reason=f"it holds {others[0]!r}")
-        if cursor is None:
+        if bookmark is None:
             # A kill before the first look is over must not leave files that look like somebody else's.
-            cursor = new_cursor(run, KIND)
-            write_cursor(self._cursor_path, cursor)
-        return cursor
+            bookmark = new_bookmark(run, KIND)
+            write_bookmark(self._bookmark_path, bookmark)
+        return bookmark
 
     def write(self, look: RunLook) -> None:
         """Everything new of a look; it is on the disk when this returns."""
-        cursor = self.cursor
-        if "file" not in cursor.more:
+        bookmark = self.bookmark
+        if "file" not in bookmark.more:
             first = min((entry.at for entry in look.entries), default=0.0)
-            cursor.more["file"] = f"events.out.tfevents.{max(int(first), 0):010d}.penstock"
+            bookmark.more["file"] = f"events.out.tfevents.{max(int(first), 0):010d}.penstock"
         news = new_moments(look)
-        told = [moment for moment in news.moments if moment.kind not in _LEFT_OUT]
+        fresh = [moment for moment in news.moments if moment.kind not in _LEFT_OUT]
         # In a folder of its own, which TensorBoard takes for another run: where training goes back, scalars are dropped and deaths are not.
-        length, lengths = cursor.length, cursor.more.setdefault("lengths", {})
+        length, lengths = bookmark.length, bookmark.more.setdefault("lengths", {})
         lengths[MOMENTS] = self._append(
-            Path(MOMENTS), lengths.get(MOMENTS, 0), lambda file: _tell(file, told)
+            Path(MOMENTS), lengths.get(MOMENTS, 0), lambda file: _tell(file, fresh)
         )
-        cursor.length = self._append(Path(), length, lambda file: self._write_lives(file, look))
-        self.tally.moments += len(told)
-        cursor.entries, cursor.deaths = news.entries, news.deaths
-        write_cursor(self._cursor_path, cursor)
+        bookmark.length = self._append(Path(), length, lambda file: self._write_lives(file, look))
+        self.tally.moments += len(fresh)
+        bookmark.entries, bookmark.deaths = news.entries, news.deaths
+        write_bookmark(self._bookmark_path, bookmark)
 
     def _append(self, below: Path, length: int, write: Callable[[BinaryIO], None]) -> int:
         """Bytes of one event file after something was added to it."""
-        path = self.folder / below / str(self.cursor.more["file"])
+        path = self.folder / below / str(self.bookmark.more["file"])
         try:
             path.parent.mkdir(exist_ok=True)
             with _opened(path, length) as file:
@@ -126,7 +126,7 @@ class TensorboardSink:
 
     def _write_lives(self, file: BinaryIO, look: RunLook) -> None:
         for life in look.lives:
-            if life >= self.cursor.more.get("life", 0):
+            if life >= self.bookmark.more.get("life", 0):
                 self._write_life(file, look, life)
 
     def close(self) -> None:
@@ -134,8 +134,8 @@ class TensorboardSink:
         self._lock.release()
 
     def _write_life(self, file: BinaryIO, look: RunLook, life: int) -> None:
-        cursor = self.cursor
-        newest = int(cursor.more.get("step", -1))
+        bookmark = self.bookmark
+        newest = int(bookmark.more.get("step", -1))
         merged = merged_steps(look, life, self._mfu, newest)
         if merged is None:
             return
@@ -160,8 +160,8 @@ class TensorboardSink:
                 newest = int(merged.steps[end - 1])
         self.tally.steps += len(merged.steps)
         for rank, row in merged.rows.items():
-            cursor.rows[key_of(life, rank)] = row
-        cursor.more["life"], cursor.more["step"] = life, newest
+            bookmark.rows[key_of(life, rank)] = row
+        bookmark.more["life"], bookmark.more["step"] = life, newest
 
     def _check_range(self, merged: MergedSteps) -> None:
         """What is finite must stay finite."""
@@ -176,7 +176,7 @@ class TensorboardSink:
 
 
 def _opened(path: Path, length: int) -> BinaryIO:
-    """The file, cut to what the cursor knows: the rest was written by an export that was killed before it could say so."""
+    """The file, cut to what the bookmark knows: the rest was written by an export that was killed before it could say so."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     if os.fstat(handle).st_size < length:
         os.close(handle)

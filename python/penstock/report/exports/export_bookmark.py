@@ -1,6 +1,6 @@
 """What of a run is in a target already. Kept beside the target, so that an export that was killed goes on where it was, and nothing is there twice.
 
-A cursor is replaced as a whole after what it speaks of is on the disk. What a killed export wrote behind its last cursor is cut off by the next one.
+A bookmark is replaced as a whole after what it speaks of is on the disk. What a killed export wrote behind its last bookmark is cut off by the next one.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ from penstock.observe.steps import UNMEASURED
 FORM = 1
 
 
-class ExportCursor(msgspec.Struct):
+class ExportBookmark(msgspec.Struct):
     """Of one run in one target."""
 
     form: int
@@ -43,7 +43,7 @@ class ExportCursor(msgspec.Struct):
 
 
 def key_of(life: int, rank: int) -> str:
-    """How cursors call a rank of a life."""
+    """How bookmarks call a rank of a life."""
     return f"{life}-{rank}"
 
 
@@ -67,7 +67,7 @@ class TargetLock:
         """Let others write."""
         os.close(self._handle)
 
-    def or_release(self, opened: Callable[[], ExportCursor]) -> ExportCursor:
+    def or_release(self, opened: Callable[[], ExportBookmark]) -> ExportBookmark:
         """What is opened under the lock; a target that is not ours is left as it was."""
         try:
             return opened()
@@ -76,38 +76,40 @@ class TargetLock:
             raise
 
 
-def read_cursor(path: Path, run: Path, kind: str) -> ExportCursor | None:
-    """The cursor, if the same run was exported here before; None when there is none."""
+def read_bookmark(path: Path, run: Path, kind: str) -> ExportBookmark | None:
+    """The bookmark, if the same run was exported here before; None when there is none."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as reason:
         raise ExportUnwritable(target=str(path), reason=reason.strerror or str(reason)) from reason
-    return cursor_of(data, str(path), run, kind)
+    return bookmark_of(data, str(path), run, kind)
 
 
-def write_cursor(path: Path, cursor: ExportCursor) -> None:
+def write_bookmark(path: Path, bookmark: ExportBookmark) -> None:
     """Replace it."""
-    write_whole(path, msgspec.json.encode(cursor))
+    write_whole(path, msgspec.json.encode(bookmark))
 
 
-def cursor_of(data: bytes, place: str, run: Path, kind: str) -> ExportCursor:
-    """A cursor that was written for this run and this form; anything else is not ours to write to."""
+def bookmark_of(data: bytes, place: str, run: Path, kind: str) -> ExportBookmark:
+    """A bookmark that was written for this run and this form; anything else is not ours to write to."""
     try:
-        cursor = msgspec.json.decode(data, type=ExportCursor)
+        bookmark = msgspec.json.decode(data, type=ExportBookmark)
     except msgspec.MsgspecError as reason:
-        raise ExportTargetTaken(target=place, reason=f"its cursor cannot be read: {reason}") from reason
-    if cursor.form != FORM or cursor.kind != kind:
-        raise ExportTargetTaken(target=place, reason=f"it was written as {cursor.kind}, form {cursor.form}")
-    if cursor.run != str(run.resolve()):
-        raise ExportTargetTaken(target=place, reason=f"it holds another run, {cursor.run}")
-    return cursor
+        raise ExportTargetTaken(target=place, reason=f"its bookmark cannot be read: {reason}") from reason
+    if bookmark.form != FORM or bookmark.kind != kind:
+        raise ExportTargetTaken(
+            target=place, reason=f"it was written as {bookmark.kind}, form {bookmark.form}"
+        )
+    if bookmark.run != str(run.resolve()):
+        raise ExportTargetTaken(target=place, reason=f"it holds another run, {bookmark.run}")
+    return bookmark
 
 
-def new_cursor(run: Path, kind: str) -> ExportCursor:
+def new_bookmark(run: Path, kind: str) -> ExportBookmark:
     """Of a target that holds nothing yet."""
-    return ExportCursor(form=FORM, run=str(run.resolve()), kind=kind)
+    return ExportBookmark(form=FORM, run=str(run.resolve()), kind=kind)
 
 
 def write_whole(path: Path, data: bytes) -> None:

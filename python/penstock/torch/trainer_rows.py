@@ -177,7 +177,7 @@ def trainer_callback(*, into: str | os.PathLike[str]) -> "TrainerCallback":
             "a callback for Trainer needs the package transformers", hint="pip install transformers"
         ) from problem
 
-    class PenstockRows(transformers.TrainerCallback):  # type: ignore[misc]
+    class PenstockRows(transformers.TrainerCallback):
         def __init__(self) -> None:
             self._rows = TrainerRows(Path(into))
 
