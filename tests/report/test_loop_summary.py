@@ -2,13 +2,27 @@
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from penstock.cli.main import main
 from penstock.observe.steps import StepRecorder
+from penstock.report import ledger
 from penstock.report.loop_summary import loop_summary
+
+ROOT = Path(__file__).parents[2]
+#: Waits until its rows are on their way.
+KILLED = """
+import os, signal, sys, time
+from pathlib import Path
+from tests.report.test_loop_summary import record
+record(Path(sys.argv[1]), [3.0] * 5, is_closed=False)
+time.sleep(0.5)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def record(place: Path, losses: list[float | None], *, life: int = 0, is_closed: bool = True) -> None:
@@ -71,3 +85,17 @@ def test_what_it_has_not_is_said(
     problem = capsys.readouterr().err
     assert "holds the steps of a loop of your own: there is no recipe in it" in problem
     assert "penstock report" in problem
+
+
+def test_a_loop_that_is_started_again_is_another_one(tmp_path: Path) -> None:
+    """Unless it was killed: then its steps are executed again."""
+    record(tmp_path / "ended", [3.0] * 5)
+    record(tmp_path / "ended", [3.0] * 3, life=1)
+    accounts = ledger(tmp_path / "ended")
+    assert [life.number for life in accounts.ranks[0].lives] == [1]
+    assert accounts.incidents == []
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "killed")]
+    assert subprocess.run(command, cwd=ROOT, timeout=60).returncode == -9
+    record(tmp_path / "killed", [3.0] * 3, life=1)
+    (death,) = ledger(tmp_path / "killed").incidents
+    assert (death.kind, death.life, death.lost_steps) == ("death", 0, 5)

@@ -9,10 +9,8 @@ app = command_app(
         "  penstock runs list runs\n"
         "  penstock runs show runs/exp1\n"
         "  penstock runs prove runs/exp1 --steps 1000:1100\n"
-        "  penstock runs watch runs/exp1 --serve 127.0.0.1:9464
-"
-        "  penstock runs replay runs/exp1 --step 41207
-"
+        "  penstock runs watch runs/exp1 --serve 127.0.0.1:9464\n"
+        "  penstock runs replay runs/exp1 --step 41207\n"
         "  penstock runs export runs/exp1 --to tensorboard:logs/exp1"
     ),
 )

@@ -6,13 +6,23 @@ moment is moved to the nearest place that agrees with the rows.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from penstock.errors import RunDamaged
-from penstock.observe.steps import DEVICE, HOST, PARTS, UNMEASURED, StepRows, list_steps, read_anchors, read_steps
+from penstock.observe.steps import (
+    DEVICE,
+    HOST,
+    PARTS,
+    UNMEASURED,
+    StepRows,
+    list_steps,
+    read_anchors,
+    read_steps,
+)
 from penstock.observe.steps.compile_file import CompileSpan, read_compiles, stretches_of
 from penstock.report.accounts.account_names import UNKNOWN
 from penstock.report.accounts.clock_map import WALL, ClockMap
@@ -93,6 +103,8 @@ def _timeline(run: Path, sources: _Sources, columns: Sequence[str], ranks: set[i
     tables = None if ranks is None else [table for table in list_steps(run) if table[1] in ranks]
     rows = {(table.life, table.rank): table for table in read_steps(run, columns=columns, tables=tables)}
     of_records = {(life.incarnation, life.rank): life for life in _records(run, timeline.faults, ranks)}
+    if not of_records:
+        rows = _newest_loop(rows)
     for table in rows.values():
         timeline.lost_rows += table.lost_rows
         timeline.faults += [f"{fault.file} at byte {fault.offset}: {fault.reason}" for fault in table.faults]
@@ -105,6 +117,17 @@ def _timeline(run: Path, sources: _Sources, columns: Sequence[str], ranks: set[i
         timeline.ranks.append(_rank(rank, lives, sources.clocks))
     timeline.alignments = alignments_of(timeline.ranks)
     return timeline
+
+
+def _newest_loop(rows: dict[tuple[int, int], StepRows]) -> dict[tuple[int, int], StepRows]:
+    """Of a loop that was only observed: one that ended in order and begins with its first step again is another loop in the same directory."""
+    lives = sorted({life for life, _ in rows})
+    for before, life in reversed([*pairwise(lives)]):
+        has_ended = all(table.is_closed for key, table in rows.items() if key[0] == before)
+        firsts = [table.columns["step"][:1].tolist() for key, table in rows.items() if key[0] == life]
+        if has_ended and all(first in ([], [0]) for first in firsts):
+            return {key: table for key, table in rows.items() if key[0] >= life}
+    return rows
 
 
 def _compiles(run: Path) -> dict[tuple[int, int], list[tuple[int, int]]]:
@@ -163,7 +186,7 @@ def _life(
         died=died,
         cause=cause,
     )
-    return _with_spans(_agreed(life), supervised, clocks, rank, moments)
+    return _with_spans(_agreed(life), supervised, clocks, rank, moments, sources.compiles.get(key, []))
 
 
 def _died(supervised: SupervisedLife | None, rank: int) -> Stamp | None:
@@ -291,6 +314,7 @@ def _with_spans(
     clocks: ClockMap,
     rank: int,
     moments: Sequence[_Moment],
+    compiles: Sequence[tuple[int, int]],
 ) -> LifeTimeline:
     """What the supervisor and the clocks tell about stretches of a life."""
     spans: list[tuple[str, int, int]] = []
@@ -308,7 +332,6 @@ def _with_spans(
         if gone is not None and ordered is not None and gone < ordered:
             spans.append(("backoff", gone, ordered))
     spans = [("suspended", begin, end) for begin, end in clocks.suspends(life.number, rank)] + spans
-    compiles = sources.compiles.get((life.number, rank), [])
     spans += [("compile", begin, end) for begin, end in compiles if life.first <= begin and end <= life.last]
     kept: list[tuple[str, int, int]] = []
     for span in spans:

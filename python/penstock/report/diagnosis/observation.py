@@ -167,7 +167,7 @@ def observation_of(
     if all(np.array_equal(column, columns[0]) for column in columns[1:]):
         # As in most runs: nothing to cut.
         whole = np.stack([rank.times for rank in ordered])
-        return Observation(tuple(ordered), wall, ledger, tuple(stacks), lost_rows, tuple(faults), whole)
+        return Observation(tuple(ordered), wall, ledger, tuple(stacks), lost_rows, tuple(faults), times=whole)
     common = reduce(np.intersect1d, columns)
     masks = [np.isin(rank.columns["step"], common) for rank in ordered]
     times = [rank.times[mask] for rank, mask in zip(ordered, masks, strict=True)]
