@@ -37,7 +37,7 @@ def compared_run(run: Path) -> ComparedRun:
             tuple(whole[step].ranks[rank].loss_bits for rank in sorted(whole[step].ranks)) for step in common
         ]
     else:
-        losses, bits = _losses_of_rows(run_steps(run, evidence.timelines), common)
+        losses, bits = _losses_of_rows(run_steps(run, tuple(views)), common)
     return ComparedRun(
         name=evidence.name,
         steps=np.array(common, np.int64),
