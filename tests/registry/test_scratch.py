@@ -269,7 +269,8 @@ def test_a_web_server_is_a_registry_that_lists_nothing(
                 far.resolve(address)
         with pytest.raises(UsageError, match="does not list its datasets"):
             far.datasets()
-        assert far.lineage("web@1").parents == [] and far.derived()
+        assert far.lineage("web@1").parents == []
+        assert far.derived()
         assert main(["data", "show", "web@3", "--registry", far.url]) == 0
         assert "web@3" in capsys.readouterr().out
 
