@@ -315,12 +315,13 @@ def test_several_formats_are_a_question_and_never_bytes(local: Registry, tmp_pat
 @pytest.mark.parametrize(
     ("name", "data", "way"),
     [
-        ("train.bin", bytes(range(200)), "--dtype uint16"),
+        ("train.bin", b"\x05\0\x07\0" * 50, "--dtype uint16"),
         ("main.rs", b"fn main() {}\n", "--per file"),
         ("table.csv", b"a,a\n1,2\n", "--format csv"),
         ("words.jsonl", b'"a"\n"b"\n', "--format jsonl"),
         ("all.zip", b"PK\x03\x04" + bytes(40), "unpack"),
         ("file.dat", bytes(range(256)), "say which with --format: npy, "),
+        ("words.txt", "words\n".encode("utf-16-le"), "byte order mark"),
     ],
 )
 def test_a_file_of_no_known_format_has_a_way_on(
@@ -331,6 +332,15 @@ def test_a_file_of_no_known_format_has_a_way_on(
     with pytest.raises(errors.FileUnusable, match="of no known format") as caught:
         local.register("web", tmp_path / name)
     assert way in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_lines_of_utf_16_without_a_mark_are_named(local: Registry, tmp_path: Path, encoding: str) -> None:
+    for name, text in (("a.jsonl", '{"id": 1}\n'), ("a.csv", "id,text\n1,x\n")):
+        (tmp_path / name).write_bytes(text.encode(encoding))
+        with pytest.raises(errors.FileUnusable) as caught:
+            local.register("web", tmp_path / name)
+        assert "byte order mark" in (caught.value.hint or "")
 
 
 def test_a_damaged_part_is_an_error_and_not_left_out(local: Registry, tmp_path: Path) -> None:

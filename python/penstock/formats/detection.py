@@ -17,6 +17,8 @@ _HEAD_BYTES = 64 << 10
 _SAMPLE_FILES = 16
 _EMPTY = "it is empty"
 _ZIP = b"PK\x03\x04"
+_OF_LINES = ("jsonl", "csv", "tsv")
+_MARK_IT = "if it is UTF-16, write it with a byte order mark, or as UTF-8: iconv -f UTF-16LE -t UTF-8"
 _PACKINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".snappy")
 #: What some writers put behind the ending: ``x.tfrecord-00000-of-00010``.
 _NUMBER = re.compile(r"-\d+-of-\d+$")
@@ -161,6 +163,8 @@ def _way_on(raw: RawFile, formats: list[tuple[str, Format]]) -> str:
     if name.endswith(".bin"):
         flat = "a flat file of tokens does not say their type: --dtype uint16, or what it was written with"
         return f"{flat}; a .bin of Megatron needs its .idx beside it"
+    if _is_unmarked(head):
+        return _MARK_IT
     called = next((of for of, candidate in formats if name.endswith(tuple(candidate.suffixes))), None)
     if called is not None:
         return f"it is called as files of {called} are: --format {called} reads it so, or says what is wrong"
@@ -184,11 +188,20 @@ def refuse_foreign(raw: RawFile, format_name: str, problem: BadRow | TooManyBadR
 
     if raw.members or format_name in (*_TEXTS, *_ROW_PER_FILE):
         return
+    if format_name in _OF_LINES and _is_unmarked(raw.read(0, 4)):
+        reason = "it looks like UTF-16 without a byte order mark"
+        raise FileUnusable(path=raw.url, reason=reason, hint=_MARK_IT) from problem
     actual = _of_one(raw, [(name, format_named(name)) for name in FORMATS])
     if actual not in (None, format_name):
         reason = f"it is {actual}, not {format_name} as the others"
         hint = f"leave it out, or register it by itself with --format {actual}"
         raise FileUnusable(path=raw.url, reason=reason, hint=hint) from problem
+
+
+def _is_unmarked(head: bytes) -> bool:
+    """Whether text begins as UTF-16 does without its mark: every other byte of Latin letters is zero."""
+    first, second = head[0:4:2], head[1:4:2]
+    return len(second) == 2 and ((not any(first) and all(second)) or (all(first) and not any(second)))
 
 
 def _of_one(raw: RawFile, formats: list[tuple[str, Format]]) -> str | None:
