@@ -330,6 +330,16 @@ def test_failures_are_a_policy(tmp_path: Path) -> None:
         assert pending.error is not None
 
 
+def test_a_rank_that_is_alone_tells_nobody_that_it_failed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for folder in ("data", "parts"):
+        (tmp_path / folder).write_text("in the way")
+    with ps.Checkpoints(tmp_path, failure=ps.Failure(retries=0)) as ck, pytest.raises(ps.PenstockError):
+        ck.save(1, {"a": np.arange(10)}).wait()
+    assert "the others" not in caplog.text
+
+
 def test_a_damaged_checkpoint_is_left_for_an_older_one(tmp_path: Path) -> None:
     tree = {"a": np.random.default_rng(1).random(100_000)}
     with ps.Checkpoints(tmp_path) as ck:

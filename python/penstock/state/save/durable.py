@@ -127,7 +127,8 @@ class Finisher:
                 else:
                     written.append(self._write_apart(capture, attempt, fresh))
         except Exception as problem:
-            self.tell((capture.step, attempt), capture.rank, problem)
+            if capture.ranks > 1:
+                self.tell((capture.step, attempt), capture.rank, problem)
             raise
         raise SaveFailed(step=capture.step, reason="files that it wrote were pruned before it was committed")
 
