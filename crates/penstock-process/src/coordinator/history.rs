@@ -76,6 +76,9 @@ pub enum Entry {
         pid: i32,
         /// How; nothing when it was lost with its agent.
         exit: Option<Exit>,
+        /// When the agent noticed; the line itself may be written later.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_ms: Option<u64>,
     },
     /// A life failed.
     Failed {

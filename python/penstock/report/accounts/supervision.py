@@ -18,6 +18,12 @@ class Stamp(NamedTuple):
     boot_ns: int = 0
     boot_id: str = ""
 
+    def noticed(self, at_ms: object) -> "Stamp":
+        """The moment at which something was noticed, in milliseconds of the boot, where the line about it says one."""
+        if not isinstance(at_ms, int) or not 0 < at_ms * 1_000_000 <= self.boot_ns:
+            return self
+        return self.earlier((self.boot_ns - at_ms * 1_000_000) / 1e9)
+
     def earlier(self, seconds: float) -> "Stamp":
         """So much before."""
         boot_ns = self.boot_ns - round(seconds * 1e9) if self.boot_ns else 0
@@ -112,7 +118,7 @@ def _note(entry: dict[str, Any], lives: dict[tuple[int, int], SupervisedLife]) -
         failure = entry["failure"]
         life = lives[entry["gang"], failure["incarnation"]]
         # Who is to blame may be corrected later; when it failed stays.
-        life.failed = at if life.failed is None else life.failed
+        life.failed = at.noticed(failure.get("at_ms")) if life.failed is None else life.failed
         life.what, life.cause = str(failure["what"]), str(failure["cause"])
     elif event == "ordered":
         lives[entry["gang"], entry["incarnation"]] = SupervisedLife(ordered=at)
@@ -120,4 +126,4 @@ def _note(entry: dict[str, Any], lives: dict[tuple[int, int], SupervisedLife]) -
         life = lives[entry["gang"], entry["incarnation"]]
         life.started, life.pids = at, list(entry["pids"])
     elif event == "exited":
-        lives[entry["gang"], entry["incarnation"]].exits[int(entry["pid"])] = at
+        lives[entry["gang"], entry["incarnation"]].exits[int(entry["pid"])] = at.noticed(entry.get("at_ms"))

@@ -24,7 +24,7 @@ impl Decider {
         for worker in about.workers.iter().filter(|worker| !worker.running) {
             if !self.history.gangs[gang].exited.contains(&worker.rank) {
                 let (rank, pid, exit) = (worker.rank, worker.pid, worker.exit.clone());
-                self.note(Entry::Exited { gang, incarnation, rank, pid, exit });
+                self.note(Entry::Exited { gang, incarnation, rank, pid, exit, at_ms: worker.exit_ms });
             }
         }
         if self.history.gangs[gang].failure().is_none() {

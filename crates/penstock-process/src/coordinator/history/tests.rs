@@ -43,7 +43,8 @@ fn entries() -> impl Strategy<Value = Entry> {
             incarnation,
             rank,
             pid: 1,
-            exit: None
+            exit: None,
+            at_ms: None
         }),
         (0..4usize, failure.clone()).prop_map(|(gang, failure)| Entry::Failed { gang, failure }),
         (0..4usize, failure).prop_map(|(gang, failure)| Entry::Blamed { gang, failure }),
