@@ -167,3 +167,19 @@ def test_steps_that_lie_too_far_apart_are_not_summed(run: Path) -> None:
     table.flush()
     assert at_rest(RunWatch(run)).figures.speed.get("steps", 0) <= 2
     table.close()
+
+
+def test_another_run_in_the_place_of_one_that_was_deleted_is_followed(run: Path) -> None:
+    """Goal: nothing of an old run is told of a new one. Method: the directory is deleted and made again with fewer steps."""
+    watch = RunWatch(run)
+    for count in (300, 150):
+        table = Table(run, at=10**15)
+        table.steps(range(count), tokens=1)
+        table.flush()
+        snapshot = at_rest(watch)
+        check_equal(snapshot, run)
+        assert (snapshot.ranks[0].step, snapshot.figures.speed["steps"]) == (count - 1, count)
+        table.close()
+        shutil.rmtree(run)
+        assert watch.refresh().is_gone
+        (run / "journal").mkdir(parents=True)
