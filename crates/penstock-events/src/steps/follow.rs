@@ -134,7 +134,7 @@ impl StepFollower {
     fn take_tail(&mut self, bytes: &[u8]) {
         let whole = whole_frames(bytes);
         let mut frames = Frames::new(&bytes[..whole], 0);
-        while let Some((_, payload)) = frames.next() {
+        for (_, payload) in frames.by_ref() {
             if !self.tail.take(payload) {
                 self.faults += 1;
             }
@@ -171,7 +171,7 @@ impl StepFollower {
         self.block_at += whole as u64;
         let mut payloads: Vec<&[u8]> = Vec::new();
         let mut frames = Frames::new(&bytes[..whole], 0);
-        while let Some((_, payload)) = frames.next() {
+        for (_, payload) in frames.by_ref() {
             match Content::of(payload[0]) {
                 Some(Content::Block) => payloads.push(payload),
                 Some(Content::Closed) => self.is_closed = true,
