@@ -145,6 +145,7 @@ def _prometheus(folder: Path, table: Table) -> None:
         os.kill(next(worker["pid"] for _, worker in state.workers if worker["rank"] == 1), signal.SIGKILL)
         _wait(lambda: _count(own, "max(penstock_rank_life)") == 1)
         _wait(lambda: _count(own, 'min_over_time(penstock_rank_step{rank="1"}[5s])') > 0)
+        table.rows[-1].note += _killed(port, folder / "home")
     finally:
         job.terminate()
         job.wait(timeout=60)
@@ -152,6 +153,19 @@ def _prometheus(folder: Path, table: Table) -> None:
             table.rows[-1].note += _story(own)
             server.terminate()
             server.wait(timeout=30)
+
+
+def _killed(port: int, home: Path) -> str:
+    """How long nobody answers after the watcher was killed."""
+    job = os.fsencode(jobs(home)[0].directory)
+    for entry in Path("/proc").iterdir():
+        words = b"" if not entry.name.isdigit() else (entry / "cmdline").read_bytes()
+        if b"--guarded-by" in words.split(b"\0") and job in words:
+            os.kill(int(entry.name), signal.SIGKILL)
+            begin = time.monotonic()
+            _wait(lambda: scrape(port) is not None)
+            return f"; a watcher that is killed answers again after {time.monotonic() - begin:.1f} s"
+    return "; no watcher was there to kill"
 
 
 def _story(port: int) -> str:

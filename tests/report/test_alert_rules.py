@@ -83,7 +83,7 @@ def test_the_file_of_the_run_comes_before_the_one_beside_the_job(tmp_path: Path)
         ("[notify]\ncommand = ['a', 3]", "notify.command", "must be a list of words"),
         ("[notify]\ntimeout_s = 0", "notify.timeout_s", "above 0 and at most 600"),
         ("[notify]\nmail = 'me'", "notify.mail", "unknown; there are command, timeout_s"),
-        ("[alerts", "", "it is no TOML"),
+        ("[alerts", "", "must be TOML"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_key(tmp_path: Path, text: str, key: str, reason: str) -> None:
@@ -99,7 +99,7 @@ def test_what_is_wrong_is_named_with_its_key(tmp_path: Path, text: str, key: str
 def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "alerts.toml"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(AlertsInvalid, match="no TOML"):
+    with pytest.raises(AlertsInvalid, match="must be TOML"):
         read_rules(path)
     path.write_bytes(b"#" * (1 << 21))
     with pytest.raises(AlertsInvalid, match="more than"):

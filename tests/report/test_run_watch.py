@@ -83,11 +83,11 @@ def test_steps_that_are_executed_again_count_once(run: Path) -> None:
     and then fewer ranks; the figures equal the report's each time."""
     tables = [Table(run, 0, rank, at=10**15) for rank in range(2)]
     watch = RunWatch(run)
-    for table in tables:
-        table.steps(range(300), tokens=10)
-        table.steps(range(250, 400), tokens=10)
-        table.flush()
-    check_equal(at_rest(watch), run)
+    for portion in (range(300), range(100, 400)):
+        for table in tables:
+            table.steps(portion, tokens=10)
+            table.flush()
+        check_equal(watch.refresh(at_once=True), run)
     later = [Table(run, 1, rank, at=tables[0].at + 10**9) for rank in range(2)]
     for table in later:
         table.steps(range(380, 500), tokens=10)
@@ -167,3 +167,19 @@ def test_steps_that_lie_too_far_apart_are_not_summed(run: Path) -> None:
     table.flush()
     assert at_rest(RunWatch(run)).figures.speed.get("steps", 0) <= 2
     table.close()
+
+
+def test_another_run_in_the_place_of_one_that_was_deleted_is_followed(run: Path) -> None:
+    """Goal: nothing of an old run is told of a new one. Method: the directory is deleted and made again with fewer steps."""
+    watch = RunWatch(run)
+    for count in (300, 150):
+        table = Table(run, at=10**15)
+        table.steps(range(count), tokens=1)
+        table.flush()
+        snapshot = at_rest(watch)
+        check_equal(snapshot, run)
+        assert (snapshot.ranks[0].step, snapshot.figures.speed["steps"]) == (count - 1, count)
+        table.close()
+        shutil.rmtree(run)
+        assert watch.refresh().is_gone
+        (run / "journal").mkdir(parents=True)

@@ -4,12 +4,12 @@
 //! readings is seen at least once; numbers of rows say what was seen already.
 
 use crate::EventError;
+use crate::steps::Column;
 use crate::steps::block::Block;
+use crate::steps::drain::LATE_ROWS;
 use crate::steps::files::{MAGIC, VERSION};
 use crate::steps::frame::{self, Content, Frames, HEAD_BYTES};
 use crate::steps::tail::{Begun, Tail};
-use crate::steps::drain::LATE_ROWS;
-use crate::steps::Column;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -134,7 +134,7 @@ impl StepFollower {
     fn take_tail(&mut self, bytes: &[u8]) {
         let whole = whole_frames(bytes);
         let mut frames = Frames::new(&bytes[..whole], 0);
-        while let Some((_, payload)) = frames.next() {
+        for (_, payload) in frames.by_ref() {
             if !self.tail.take(payload) {
                 self.faults += 1;
             }
@@ -147,8 +147,11 @@ impl StepFollower {
     fn new_blocks(&mut self, news: &mut StepNews) -> Result<Vec<Block>, EventError> {
         let Some((file, inode, length)) = opened(&self.path)? else { return Ok(Vec::new()) };
         if inode != self.block_file || length < self.block_at {
-            // Thinned: other content under the same name.
-            news.is_anew |= self.block_file != 0;
+            if self.block_file != 0 {
+                // Thinned, or another run: other content under the same name, of which the newest rows are told again.
+                news.is_anew = true;
+                (self.has_looked, self.settled, self.is_closed) = (false, 0, false);
+            }
             (self.block_file, self.block_at) = (inode, 0);
         }
         let mut bytes = read_from(&self.path, file, self.block_at)?;
@@ -168,7 +171,7 @@ impl StepFollower {
         self.block_at += whole as u64;
         let mut payloads: Vec<&[u8]> = Vec::new();
         let mut frames = Frames::new(&bytes[..whole], 0);
-        while let Some((_, payload)) = frames.next() {
+        for (_, payload) in frames.by_ref() {
             match Content::of(payload[0]) {
                 Some(Content::Block) => payloads.push(payload),
                 Some(Content::Closed) => self.is_closed = true,

@@ -58,7 +58,9 @@ class FeedPage:
 
     def write(self) -> None:
         """Say what is counted now."""
-        rows = [(sample.name, sample.value, dict(sample.labels)) for sample in self._samples()]
+        rows: list[tuple[str, float | None, dict[str, str]]] = [
+            (sample.name, sample.value, dict(sample.labels)) for sample in self._samples()
+        ]
         payload, left_out = b"", 0
         while not payload or _HEAD.size + len(payload) > PAGE_BYTES:
             payload = msgspec.json.encode(PageContent(self._life, self._rank, os.getpid(), rows, left_out))

@@ -184,8 +184,8 @@ def run_command(command: tuple[str, ...], document: bytes, timeout_s: float) -> 
         words = b""
         _end(process)
     if process.returncode:
-        told = words.decode(errors="replace").strip()[-_WORDS_MAX:]
-        return f"failed with exit code {process.returncode}{': ' + told if told else ''}"
+        last_words = words.decode(errors="replace").strip()[-_WORDS_MAX:]
+        return f"failed with exit code {process.returncode}{': ' + last_words if last_words else ''}"
     return ""
 
 

@@ -133,7 +133,7 @@ def read_rules(path: Path) -> AlertRules:
     except OSError as problem:
         raise AlertsInvalid(file=str(path), key="", reason=problem.strerror or str(problem)) from problem
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise AlertsInvalid(file=str(path), key="", reason=f"it is no TOML: {problem}") from problem
+        raise AlertsInvalid(file=str(path), key="", reason=f"must be TOML: {problem}") from problem
     return _Reader(str(path)).rules(document)
 
 
@@ -245,7 +245,7 @@ class _Reader:
         return float(value)
 
     def _table(self, document: Mapping[str, Any], key: str, before: str = "") -> Mapping[str, Any]:
-        table = document.get(key, {})
+        table: Mapping[str, Any] = document.get(key, {})
         if not isinstance(table, dict):
             self._refuse(before + key, f"must be a table, got {table!r:.100}")
         return table

@@ -43,6 +43,8 @@ class AlertEvent:
     def text(self) -> str:
         """In a sentence."""
         of = "" if self.rank is None else f"rank {self.rank}: "
+        if self.state == "cleared" and self.rule.kind == "absence":
+            return f"{self.rule.name} is over: {of}there is a new {self.rule.signal} (step {self.step})"
         if self.state == "cleared":
             return f"{self.rule.name} is over: {of}{_seen(self.rule, self.value)}"
         return f"{self.rule.name}: {of}{_seen(self.rule, self.value)} (step {self.step}){self.detail and ', ' + self.detail}"

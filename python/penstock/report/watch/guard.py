@@ -10,10 +10,11 @@ import subprocess
 import sys
 import time
 
-#: Waits before a start, doubled after each that failed early, at most this; a watcher that was killed is back within two seconds.
-_WAIT_MIN_S, _WAIT_MAX_S = 0.1, 1.0
+#: So many early failures in a row are followed by a start at once; then waits are doubled, up to this.
+_AT_ONCE = 5
+_WAIT_MIN_S, _WAIT_MAX_S = 0.1, 2.0
 #: A watcher that lived so long did not fail early.
-_SOUND_S = 30.0
+_SOUND_S = 5.0
 #: After so many early failures in a row nothing is started any more.
 _FAILURES_MAX = 20
 _END_S = 5.0
@@ -50,7 +51,9 @@ def guard(words: list[str], until: int | None) -> int:
         if child.wait() == 0:
             return 0
         failures = 0 if time.monotonic() - began > _SOUND_S else failures + 1
-        wait_s = min(_WAIT_MIN_S * 2 ** max(0, failures - 1), _WAIT_MAX_S)
+        # A few are kills most likely, and it begins again at once; a row of them is something that waiting may help.
+        late = failures - _AT_ONCE
+        wait_s = min(_WAIT_MIN_S * 2**late, _WAIT_MAX_S) if late > 0 else 0.0
         select.select(
             [descriptor for descriptor in (process, woken) if descriptor is not None], [], [], wait_s
         )

@@ -96,8 +96,11 @@ class RunWatch:
         try:
             about = os.stat(folder)
         except OSError:
+            self._begin_anew()
             return self.path.is_dir()
         stamp = (about.st_ino, about.st_mtime_ns)
+        if self._folder_stamp and self._folder_stamp[0] != about.st_ino:
+            self._begin_anew()
         # Two changes within one tick of the file system's clock look like one.
         is_old = time.time_ns() - about.st_mtime_ns > 1_000_000_000
         if stamp == self._folder_stamp and is_old:
@@ -121,6 +124,12 @@ class RunWatch:
                 self._moved[rank] = time.monotonic()
                 self._figures.forget()
         return True
+
+    def _begin_anew(self) -> None:
+        """What was followed is gone; whatever comes in its place is another run."""
+        self._followed.clear()
+        self._ranks, self._folder_stamp = [], ()
+        self._figures.forget()
 
     def _look(self) -> bool:
         """Whether anything moved."""

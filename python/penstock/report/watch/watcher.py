@@ -79,7 +79,7 @@ class _Watched:
 
     def samples(self) -> Iterator[Sample]:
         """Everything about it."""
-        if self.snapshot is not None:
+        if self.snapshot is not None and not self.snapshot.is_gone:
             yield from run_samples(self.snapshot)
             names = [rule.name for rule in self.states.rules.rules]
             yield from alert_samples(self.snapshot.name, names, self.states.firing(), self.book.fired)
