@@ -404,3 +404,73 @@ def test_torn_files_cost_what_they_held_and_nothing_else(tmp_path: Path, capsys:
         export_run(run, sink, Following(quiet_max_s=0.0, pause=lambda seconds: None))
         sink.close()
         assert 15 <= sink.tally.steps <= 20
+
+
+def test_ranks_that_end_one_after_another_are_waited_for(tmp_path: Path, capsys: Capture) -> None:
+    """Goal: a curve over all ranks has all of them in each step. Method: one rank is closed before the other has finished; a look between."""
+    run, logs = tmp_path / "run", tmp_path / "logs"
+    recorders = [StepRecorder(run, 0, rank) for rank in range(2)]
+    for step in range(10):
+        tell(recorders[0], step, 0)
+    for step in range(6):
+        tell(recorders[1], step, 1)
+    recorders[0].pause()
+    recorders[0].close()
+    recorders[1].flush()
+    assert export(run, f"tensorboard:{logs}", capsys)["steps"] == 0
+    for step in range(6, 10):
+        tell(recorders[1], step, 1)
+    recorders[1].pause()
+    recorders[1].close()
+    export(run, f"tensorboard:{logs}", capsys)
+    losses = exported.scalars(logs, "loss")
+    assert losses[9] == np.float32((loss_of(9, 0) + loss_of(9, 1)) / 2)
+    assert sorted(losses) == list(range(10))
+
+
+def test_a_rank_that_is_far_behind_does_not_take_steps_back(tmp_path: Path, capsys: Capture) -> None:
+    """Goal: lag is no return. Method: a rank that tells nothing while another is 2,000 steps ahead, and then everything."""
+    run, logs = tmp_path / "run", tmp_path / "logs"
+    recorders = [StepRecorder(run, 0, rank) for rank in range(2)]
+    for step in range(2_000):
+        tell(recorders[0], step, 0)
+    recorders[0].flush()
+    ahead = export(run, f"tensorboard:{logs}", capsys)["steps"]
+    assert ahead == 2_000 - 64
+    for step in range(2_000):
+        tell(recorders[1], step, 1)
+    for recorder in recorders:
+        recorder.pause()
+        recorder.close()
+    export(run, f"tensorboard:{logs}", capsys)
+    losses = exported.scalars(logs, "loss")
+    assert sorted(losses) == list(range(2_000))
+    assert losses[0] == np.float32(loss_of(0, 0))
+    assert losses[1_999] == np.float32((loss_of(1_999, 0) + loss_of(1_999, 1)) / 2)
+
+
+def test_a_journal_of_strange_entries_is_exported_as_far_as_it_goes(tmp_path: Path, capsys: Capture) -> None:
+    """Goal: hostile words and numbers break no form. Method: a journal by hand, and no table at all."""
+    run = tmp_path / "run"
+    (run / "journal").mkdir(parents=True)
+    lines = [
+        {"at": 1e30, "kind": "commit", "incarnation": 0, "step": 3, "facts": {}},
+        {
+            "at": -5.0,
+            "kind": "note",
+            "incarnation": 0,
+            "facts": {"text": "\u001b[31m<script>\n" + "x" * 2000},
+        },
+        {"at": 1.7e9, "kind": "from the future", "incarnation": 0, "rank": 3, "step": 2**62},
+    ]
+    words = "".join(json.dumps(line) + "\n" for line in lines) + '{"at": 1'
+    (run / "journal" / "000000-0000.jsonl").write_text(words)
+    for to in ("tensorboard:logs", "parquet:out", "perfetto:a.pftrace"):
+        kind, _, name = to.partition(":")
+        assert export(run, f"{kind}:{tmp_path / name}", capsys)["moments"] == 3
+    assert len(exported.texts(tmp_path / "logs")) == 3
+    assert len(exported.instants(tmp_path / "a.pftrace")) == 3
+    assert pq.read_table(tmp_path / "out" / "moments.parquet")["step"].to_pylist() == [None, 2**62, 3]
+    with receiver() as received:
+        export(run, f"otlp:{received.url}", capsys)
+    assert {facts["kind"] for facts, _, _ in received.points()} == {"checkpoint", "note", "from the future"}

@@ -18,31 +18,32 @@ from penstock.observe.steps.compile_file import (
 from penstock.report import ledger
 from tests.conftest import ROOT
 
-#: Every fourth step has a length of its own, and dynamo is told to keep a graph for each.
+#: In one case every fourth step has a length of its own, and dynamo is told to keep a graph for each.
 PROGRAM = """
 import sys, torch, penstock.torch
 torch.set_num_threads(1)
 torch._dynamo.config.recompile_limit = 64
-model = torch.nn.Linear(8, 8)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-compiled = torch.compile(model, backend="aot_eager", dynamic=False)
-with penstock.torch.observed(model, optimizer, into=sys.argv[1]) as seen:
-    for step in range(24):
-        length = 3 + step if sys.argv[2] == "changing" and step % 4 == 3 else 2
-        loss = compiled(torch.ones(length, 8)).sum()
-        loss.backward()
-        optimizer.step()
-        seen.step(loss=loss)
+for case in ("changing", "steady"):
+    torch._dynamo.reset()
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    compiled = torch.compile(model, backend="aot_eager", dynamic=False)
+    with penstock.torch.observed(model, optimizer, into=f"{sys.argv[1]}/{case}") as seen:
+        for step in range(24):
+            length = 3 + step if case == "changing" and step % 4 == 3 else 2
+            loss = compiled(torch.ones(length, 8)).sum()
+            loss.backward()
+            optimizer.step()
+            seen.step(loss=loss)
 """
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compiled")
-    for case in ("changing", "steady"):
-        words = [sys.executable, "-c", PROGRAM, str(folder / case), case]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=200)
-        assert done.returncode == 0, done.stderr
+    words = [sys.executable, "-c", PROGRAM, str(folder)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
     return folder
 
 

@@ -20,6 +20,8 @@ SCALAR = "scalar."
 #: What is exported under our own names; the program's names must not begin like them.
 OWN = "penstock/"
 _MEMORY = {"memory_peak": "memory_peak_bytes", "memory_reserved": "memory_reserved_bytes", "rss": "rss_bytes"}
+#: Rows that ranks may be ahead of one that has not told anything: it does not record, and the others are shown without it.
+_PATIENCE_ROWS = 1024
 #: Steps of a life between two returns; a key is the number of returns, then the step.
 _RETURN = 1 << 53
 
@@ -39,34 +41,39 @@ class MergedSteps:
     foreign: tuple[str, ...]
     #: By rank: when the newest row that is in here began.
     rows: dict[int, int]
+    #: And its step, by rank as a word.
+    last_steps: dict[str, int]
 
 
 def merged_steps(look: RunLook, life: int, mfu: StepMfu, newest_step: int) -> MergedSteps | None:
     """New steps of a life that all of its ranks have told about; ``newest_step`` is exported already."""
     pieces = [look.stretch(life, rank) for rank in look.ranks(life)]
     stretches = [piece for piece in pieces if piece is not None and len(piece)]
-    if not stretches or (len(stretches) < _ranks(look, life) and not look.is_life_over(life, 0)):
+    is_over = look.is_life_over(life)
+    is_missing = len(stretches) < max(_ranks(look, life), len(pieces)) and not is_over
+    if not stretches or (is_missing and min(map(len, stretches)) < _PATIENCE_ROWS):
         return None
-    is_over = look.is_life_over(life, 0)
+    more = look.bookmark.more
+    # Of the life that is under way: what each rank has told last. In a new life all of them begin anew.
+    last_steps = more.get("rank_steps", {}) if life == more.get("life") else None
     kept: list[Stretch] = []
     keys: list[Times] = []
     for stretch in stretches:
         whole = stretch.cut(np.asarray(stretch.columns["end"] != UNMEASURED))
-        is_late = look.bookmark.row(life, stretch.rank) == UNMEASURED and life == look.bookmark.more.get(
-            "life"
-        )
-        key = _keys(np.asarray(whole.columns["step"]), -1 if is_late else newest_step)
-        # A rank that came late: what the others have told of its first steps is out.
-        keep = key > newest_step if is_late else np.ones(len(key), bool)
+        before = newest_step if last_steps is None else int(last_steps.get(str(stretch.rank), -1))
+        key = _keys(np.asarray(whole.columns["step"]), before)
+        # Of a rank that is behind: what the others have told without it is out.
+        keep = key > newest_step
         kept.append(whole.cut(keep))
         keys.append(key[keep])
     # What only some ranks have told about waits, unless nothing more comes.
     limit = min((int(key[-1]) if len(key) else -1 for key in keys), default=-1)
-    rows = {}
+    rows, last = {}, {}
     for place, (stretch, key) in enumerate(zip(kept, keys, strict=True)):
         is_out = key <= limit if not is_over else np.ones(len(key), bool)
         if is_out.any():
             rows[stretch.rank] = int(stretch.columns["begin"][is_out][-1])
+            last[str(stretch.rank)] = int(stretch.columns["step"][is_out][-1])
         is_out &= ~stretch.is_lost
         kept[place], keys[place] = stretch.cut(is_out), key[is_out]
     every = np.unique(np.concatenate(keys)) if keys else np.empty(0, np.int64)
@@ -83,7 +90,7 @@ def merged_steps(look: RunLook, life: int, mfu: StepMfu, newest_step: int) -> Me
             continue
         values[name], is_there[name] = _logged(kept, places, len(every), SCALAR + name)
     foreign = tuple(sorted(name for name in names if not name or name.startswith(OWN)))
-    return MergedSteps(life, every % _RETURN, at, values, is_there, foreign, rows)
+    return MergedSteps(life, every % _RETURN, at, values, is_there, foreign, rows, last)
 
 
 def _ranks(look: RunLook, life: int) -> int:

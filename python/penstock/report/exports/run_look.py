@@ -89,6 +89,8 @@ class RunLook:
     lost: dict[tuple[int, int], Times]
     #: The clock of every table, by boot.
     boots: dict[tuple[int, int], str]
+    #: Tables of the newest life that were closed in order.
+    closed: frozenset[tuple[int, int]]
 
     @cached_property
     def lives(self) -> list[int]:
@@ -114,7 +116,10 @@ class RunLook:
             return None
         (table,) = read_steps(self.run, tables=[(life, rank)])
         is_old, keep = self._chosen(table)
-        columns: Columns = {name: column[keep] for name, column in table.columns.items()}
+        # A table that is new as a whole is not copied.
+        columns: Columns = (
+            table.columns if keep.all() else {name: column[keep] for name, column in table.columns.items()}
+        )
         lost = self.lost.get((life, rank), np.empty(0, np.int64))
         return Stretch(
             life,
@@ -136,20 +141,22 @@ class RunLook:
         is_old = is_sound & (begins <= self.bookmark.row(table.life, table.rank))
         return is_old, is_sound & ~is_old & self._settled(table.life, table.rank, until)
 
-    def is_life_over(self, life: int, rank: int) -> bool:
-        """Whether a table will not grow any more."""
-        return (
-            self.is_over
-            or life < max(self.lives[-1], max((entry.incarnation for entry in self.entries), default=0))
-            or any(
-                entry.kind == "end" and entry.incarnation == life and entry.rank in (0, rank)
-                for entry in self.entries
-            )
-        )
+    def is_table_over(self, life: int, rank: int) -> bool:
+        """Whether a table will not grow any more: it was closed, or another life has begun."""
+        return self.is_over or life < self.newest_life or (life, rank) in self.closed
+
+    def is_life_over(self, life: int) -> bool:
+        """Whether none of its tables will."""
+        return all(self.is_table_over(life, rank) for rank in self.ranks(life))
+
+    @cached_property
+    def newest_life(self) -> int:
+        """Its number; -1 when there is none."""
+        return _newest(self.entries, self.tables)
 
     def _settled(self, life: int, rank: int, until: Times) -> Flags:
         count = len(until)
-        if self.is_life_over(life, rank):
+        if self.is_table_over(life, rank):
             return np.ones(count, bool)
         newer = np.arange(count - 1, -1, -1)
         is_aged = (newer >= NEWER_FEW) & (until[-1] - until >= NEWER_NS)
@@ -177,22 +184,35 @@ def look_at(run: Path, bookmark: ExportBookmark, *, is_given_up: bool = False) -
         for rank in timeline.ranks
         for life, undone in zip(rank.lives, undone_steps(rank.lives).by_life, strict=True)
     }
-    is_over = is_given_up or _is_over(run, entries, tables)
-    return RunLook(run, bookmark, tables, entries, timeline, is_over, lost, boots)
+    closed = _closed(run, tables, _newest(entries, tables))
+    is_over = is_given_up or _is_over(entries, tables, closed)
+    return RunLook(run, bookmark, tables, entries, timeline, is_over, lost, boots, closed)
 
 
-def _is_over(run: Path, entries: list[Entry], tables: list[tuple[int, int]]) -> bool:
-    """A run is over when its newest life has ended for good. A loop without a run has no journal: its tables are closed then."""
-    newest = max([life for life, _ in tables] + [entry.incarnation for entry in entries], default=-1)
+def _newest(entries: list[Entry], tables: list[tuple[int, int]]) -> int:
+    return max([life for life, _ in tables] + [entry.incarnation for entry in entries], default=-1)
+
+
+def _closed(run: Path, tables: list[tuple[int, int]], newest: int) -> frozenset[tuple[int, int]]:
+    """What will not grow any more of the newest life."""
+    of_newest = [table for table in tables if table[0] == newest]
+    return frozenset(
+        table
+        for table in of_newest
+        if all(rows.is_closed for rows in read_steps(run, columns=["step"], tables=[table]))
+    )
+
+
+def _is_over(entries: list[Entry], tables: list[tuple[int, int]], closed: frozenset[tuple[int, int]]) -> bool:
+    """A run is over when its newest life has ended for good and all of its tables are closed: ranks end one after another. A loop without a run has
+    no journal, only tables.
+    """
+    newest = _newest(entries, tables)
+    of_newest = [table for table in tables if table[0] == newest]
     if entries:
         ends = [entry for entry in entries if entry.kind == "end" and entry.incarnation == newest]
-        return any(entry.facts.get("how") in FINAL for entry in ends)
-    of_newest = [rank for life, rank in tables if life == newest]
-    return bool(of_newest) and all(
-        table.is_closed
-        for rank in of_newest
-        for table in read_steps(run, columns=["step"], tables=[(newest, rank)])
-    )
+        return any(entry.facts.get("how") in FINAL for entry in ends) and closed.issuperset(of_newest)
+    return bool(of_newest) and closed.issuperset(of_newest)
 
 
 def _boots(run: str | os.PathLike[str]) -> tuple[dict[tuple[int, int], str], dict[str, int]]:

@@ -7,10 +7,13 @@ from penstock.observe.steps import read_steps
 from penstock.report.exports.export_bookmark import key_of
 from penstock.report.exports.run_look import RunLook
 from penstock.report.run_story import sentence
+from penstock.run.journal.journal import Entry
 
 #: What entries of the journal are called; a death stands where it was, and not where the next life told of it.
 _KINDS = {"start": "life", "commit": "checkpoint"}
 _LEFT_OUT = frozenset({"incident"})
+#: Nanoseconds that 64 bits hold; a clock may say anything.
+_AT_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,9 @@ def new_moments(look: RunLook) -> NewMoments:
         if counts[key] <= bookmark.entries.get(key, 0) or entry.kind in _LEFT_OUT:
             continue
         kind = _KINDS.get(entry.kind, entry.kind)
-        at = round(entry.at * 1e9)
+        at = min(max(round(entry.at * 1e9), 0), _AT_MAX)
         moments.append(
-            Moment(kind, entry.incarnation, entry.rank, entry.step, at, sentence(entry), entry.facts)
+            Moment(kind, entry.incarnation, entry.rank, entry.step, at, _words(entry), entry.facts)
         )
     known = [*bookmark.deaths]
     for moment in [*_deaths(look), *_births(look)]:
@@ -60,15 +63,24 @@ def new_moments(look: RunLook) -> NewMoments:
     return NewMoments(sorted(moments, key=lambda one: one.at), counts, known)
 
 
+def _words(entry: Entry) -> str:
+    """The sentence of an entry, in characters that every form can hold; of an entry that lacks facts its kind."""
+    try:
+        words = sentence(entry)
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+        words = entry.kind
+    return words.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def _deaths(look: RunLook) -> list[Moment]:
     """Lives that did not end in order, each of a rank where its own time is known."""
     deaths = []
     for rank in look.timeline.ranks:
         for life in rank.lives:
-            if life.ended is not None or not look.is_life_over(life.number, rank.rank):
+            if life.ended is not None or not look.is_table_over(life.number, rank.rank):
                 continue
             if life.died is None and (
-                _is_closed(look, life.number, rank.rank) or life.number == look.lives[-1]
+                life.number == look.newest_life or _is_closed(look, life.number, rank.rank)
             ):
                 continue
             at = (life.last if life.died is None else life.died) + look.clock_ns(life.number, rank.rank)

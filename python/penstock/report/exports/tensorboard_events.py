@@ -161,7 +161,8 @@ class TensorboardSink:
         self.tally.steps += len(merged.steps)
         for rank, row in merged.rows.items():
             bookmark.rows[key_of(life, rank)] = row
-        bookmark.more["life"], bookmark.more["step"] = life, newest
+        earlier = bookmark.more.get("rank_steps", {}) if bookmark.more.get("life") == life else {}
+        bookmark.more |= {"life": life, "step": newest, "rank_steps": earlier | merged.last_steps}
 
     def _check_range(self, merged: MergedSteps) -> None:
         """What is finite must stay finite."""
