@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 from rich.console import Console
 
 from penstock.cli.live.run_picture import picture
-from penstock.cli.live.run_view import Choice, WatchedRun
+from penstock.cli.live.run_view import RunChoice, WatchedRun
 from tests.view.browsing import chromium, watching
 from tests.view.exhibit import make_exhibit
 from tests.view.run_exhibit import make_runs
@@ -73,7 +73,7 @@ def draw_top(folder: Path, runs: Path) -> Path:
     """The picture of ``penstock top`` in a terminal, as it is drawn there."""
     views = [WatchedRun(runs / name).look() for name in ("slow", "counted")]
     console = Console(record=True, width=TOP_COLUMNS, file=io.StringIO(), force_terminal=True)
-    for line in picture(views, Choice(), TOP_COLUMNS, TOP_LINES):
+    for line in picture(views, RunChoice(), TOP_COLUMNS, TOP_LINES):
         console.print(line)
     path = folder / "terminal-top.svg"
     drawn = console.export_svg(title="penstock top runs/slow runs/counted")
