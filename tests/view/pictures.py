@@ -1,5 +1,7 @@
 """``python -m tests.view.pictures docs/images``: takes the pictures of the documents anew, from the exhibit, in a real Chromium."""
 
+import io
+import re
 import shutil
 import sys
 import tempfile
@@ -8,11 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.sync_api import Browser
+from rich.console import Console
 
+from penstock.cli.live.run_picture import picture
+from penstock.cli.live.run_view import RunChoice, WatchedRun
 from tests.view.browsing import chromium, watching
 from tests.view.exhibit import make_exhibit
 from tests.view.run_exhibit import make_runs
 from tests.view.serving import serving
+
+#: The terminal in the picture of ``top``.
+TOP_COLUMNS, TOP_LINES = 110, 30
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,9 @@ PICTURES = (
 RUN_PICTURES = (
     Picture("web-run", "#/a/run:runs/slow", ".chart canvas", height=868),
     Picture("web-ledger", "#/a/run:runs/slow", ".heat-map", "dark", height=560, scroll_to=".ledger"),
+    Picture(
+        "web-runs", "#/a/runs:runs?group=policy.stop_at&over=slow,counted,bare", ".overlay canvas", height=820
+    ),
 )
 
 
@@ -45,17 +56,30 @@ def take(folder: Path, browser: Browser, address: str, pictures: Sequence[Pictur
     """Take pictures into a folder, from a server that shows the exhibit, or runs."""
     folder.mkdir(parents=True, exist_ok=True)
     taken = []
-    for picture in pictures:
-        with watching(browser, address, width=1160, height=picture.height, scheme=picture.scheme) as watched:
-            page = watched.open(picture.route)
-            page.locator(picture.sign).first.wait_for()
+    for wanted in pictures:
+        with watching(browser, address, width=1160, height=wanted.height, scheme=wanted.scheme) as watched:
+            page = watched.open(wanted.route)
+            page.locator(wanted.sign).first.wait_for()
             page.wait_for_load_state("networkidle")
-            if picture.scroll_to:
-                page.locator(picture.scroll_to).evaluate("element => element.scrollIntoView()")
-            path = folder / f"{picture.name}.png"
+            if wanted.scroll_to:
+                page.locator(wanted.scroll_to).evaluate("element => element.scrollIntoView()")
+            path = folder / f"{wanted.name}.png"
             page.screenshot(path=path)
             taken.append(path)
     return taken
+
+
+def draw_top(folder: Path, runs: Path) -> Path:
+    """The picture of ``penstock top`` in a terminal, as it is drawn there."""
+    views = [WatchedRun(runs / name).look() for name in ("slow", "counted")]
+    console = Console(record=True, width=TOP_COLUMNS, file=io.StringIO(), force_terminal=True)
+    for line in picture(views, RunChoice(), TOP_COLUMNS, TOP_LINES):
+        console.print(line)
+    path = folder / "terminal-top.svg"
+    drawn = console.export_svg(title="penstock top runs/slow runs/counted")
+    # Fonts of another host are not asked for: what is installed does.
+    path.write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
+    return path
 
 
 def main(folder: Path) -> None:
@@ -73,6 +97,7 @@ def main(folder: Path) -> None:
             with serving(shown) as (address, _):
                 for path in take(folder, browser, address, pictures):
                     print(path)
+        print(draw_top(folder, Path(place) / "runs/runs"))
 
 
 if __name__ == "__main__":

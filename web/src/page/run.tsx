@@ -1,7 +1,7 @@
 // A run: why it is slow, its curves, where its time went, and what happened to it. The zoom, the smoothing and the column
 // of the map are in the URL, so that a copied link shows the same.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { question } from "../ask";
 import { formatCount, formatPlural, formatWhen, visible } from "../format";
@@ -103,7 +103,8 @@ function Curves(props: { run: RunOverview; query: Query; open: (step: number) =>
     setSeen(run.signature);
     again();
   }, [run.signature]);
-  const marks = marksOf(run.marks);
+  // Charts are drawn anew when they get others.
+  const marks = useMemo(() => marksOf(run.marks), [run.marks]);
   const zoom = (from: number, to: number) => replaceQuery(new Map([["from", String(from)], ["to", String(to)]]));
   const reset = () => replaceQuery(new Map([["from", null], ["to", null]]));
   const setSmooth = (text: string | null) => replaceQuery(new Map([["smooth", text]]));

@@ -24,6 +24,7 @@ interface Head {
   readonly unit: string;
 }
 
+/** Numbers of the table, in the order of its columns. */
 const HEADS: readonly Head[] = [
   { column: "step", title: "Step", unit: "number" },
   { column: "loss", title: "Loss", unit: "number" },
@@ -34,6 +35,7 @@ const HEADS: readonly Head[] = [
   { column: "goodput", title: "Goodput", unit: "share" },
   { column: "memory", title: "Memory", unit: "bytes" },
 ];
+/** What a run does, in words. */
 const STATES = { running: "running", ended: "ended", failed: "failed", silent: "no end recorded" } as const;
 
 export function RunsPage(props: { address: string; query: Query }) {
@@ -265,6 +267,7 @@ function Line(props: { run: ListedRun; ink: number | null; toggle: () => void })
   );
 }
 
+/** What the table can be ordered by. */
 const COLUMNS: readonly string[] = ["name", "state", ...HEADS.map((head) => head.column)];
 
 /** The column of the order, and whether it falls; by name unless the URL says otherwise. */

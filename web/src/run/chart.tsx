@@ -44,7 +44,8 @@ export function Chart(props: ChartProps) {
       say(said.current, latest.current, null);
     };
     draw();
-    const size = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height: HEIGHT }));
+    // It speaks up at once, when nothing has changed yet.
+    const size = new ResizeObserver(() => plot.current?.width !== element.clientWidth && plot.current?.setSize({ width: element.clientWidth, height: HEIGHT }));
     size.observe(element);
     const ended = onThemeChange(draw);
     return () => {

@@ -1,5 +1,7 @@
 // The colours of charts as they are now; CSS owns them, for both themes.
 
+import { currentTheme } from "../theme";
+
 export interface Inks {
   readonly lines: readonly string[];
   readonly ink: string;
@@ -26,7 +28,17 @@ export function colourOf(host: HTMLElement, name: string): string {
   return color;
 }
 
+/** Colours by theme: reading them makes the browser compute styles, and a page has a dozen charts. */
+const known = new Map<string, Inks>();
+
 export function readInks(host: HTMLElement): Inks {
+  const theme = currentTheme();
+  const inks = known.get(theme) ?? probed(host);
+  known.set(theme, inks);
+  return inks;
+}
+
+function probed(host: HTMLElement): Inks {
   const probe = document.createElement("i");
   host.append(probe);
   const colour = (name: string): string => {

@@ -58,7 +58,7 @@ export function Overlay(props: { runs: readonly ListedRun[]; curve: string; smoo
       plot = makePlot(element, drawn, smooth, props.inkOf, said.current);
     };
     draw();
-    const size = new ResizeObserver(() => plot?.setSize({ width: element.clientWidth, height: HEIGHT }));
+    const size = new ResizeObserver(() => plot?.width !== element.clientWidth && plot?.setSize({ width: element.clientWidth, height: HEIGHT }));
     size.observe(element);
     const ended = onThemeChange(draw);
     return () => {

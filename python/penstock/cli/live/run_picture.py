@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from penstock.cli.escape import said
 from penstock.cli.live.braille_plot import DOTS_WIDE, braille_rows, extent
 from penstock.cli.live.heat_strip import SHADES, merged_ranks, shades_of
-from penstock.cli.live.run_view import Choice, RunView, curve_names
+from penstock.cli.live.run_view import RunChoice, RunView, curve_names
 from penstock.report.quantities import duration, measured, percent, rate, size
 from penstock.view.model.run_summary import memory_of
 from penstock.view.wire.run_answers import RunSummary
@@ -29,7 +29,7 @@ KEYS_LINE = "q quit   ↑↓ run   ←→ curve   m map   o overlay"
 _ABSENT = "–"
 
 
-def picture(views: Sequence[RunView], choice: Choice, width: int, height: int) -> "list[Text]":
+def picture(views: Sequence[RunView], choice: RunChoice, width: int, height: int) -> "list[Text]":
     """At most so many lines, each at most so wide. What matters most comes first, so that small terminals have that."""
     view = views[min(choice.run, len(views) - 1)]
     lines = _table(views, view, max(2, height // 3)) if len(views) > 1 else []
@@ -171,7 +171,9 @@ def _wrapped(text: str, width: int, lines_max: int) -> list[str]:
     return textwrap.wrap(text, max(width, 8), max_lines=lines_max, placeholder="…") or [""]
 
 
-def _curves(views: Sequence[RunView], view: RunView, choice: Choice, width: int, height: int) -> "list[Text]":
+def _curves(
+    views: Sequence[RunView], view: RunView, choice: RunChoice, width: int, height: int
+) -> "list[Text]":
     """Curves side by side and below each other, the chosen one first."""
     drawn = list(views) if choice.over else [view]
     names = curve_names(drawn)
@@ -246,7 +248,7 @@ def _spread(
     return spread
 
 
-def _heat(view: RunView, choice: Choice, width: int, lines_max: int) -> "list[Text]":
+def _heat(view: RunView, choice: RunChoice, width: int, lines_max: int) -> "list[Text]":
     """Rank by step of the chosen column."""
     cells = width - _LABEL_WIDTH
     if view.screen is None or not view.screen.steps.names or cells < 4 or lines_max < 2:

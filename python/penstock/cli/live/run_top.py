@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.cli.job.keys import Keys, leaves
 from penstock.cli.live.run_picture import picture, plain_lines
-from penstock.cli.live.run_view import Choice, RunView, WatchedRun
+from penstock.cli.live.run_view import RunChoice, RunView, WatchedRun
 from penstock.cli.output import print_json, print_text
 
 #: More than a terminal can tell apart.
@@ -52,7 +52,7 @@ def _live(runs: Sequence[WatchedRun], every_s: float) -> int:
     from rich.live import Live
 
     console = Console()
-    choice = Choice()
+    choice = RunChoice()
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             views = _look(runs)

@@ -85,7 +85,7 @@ class WatchedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RunChoice:
     """What is shown: changed by keys."""
 
     run: int = 0
@@ -95,7 +95,7 @@ class Choice:
     #: Whether the curves of all runs are drawn over each other.
     over: bool = True
 
-    def pressed(self, keys: bytes, views: Sequence[RunView]) -> "Choice":
+    def pressed(self, keys: bytes, views: Sequence[RunView]) -> "RunChoice":
         """What is shown after some keys."""
         choice = self
         rest = keys
@@ -105,7 +105,7 @@ class Choice:
             choice = choice._after(_KEYS.get(sign, sign.decode("latin-1")), views)
         return choice
 
-    def _after(self, word: str, views: Sequence[RunView]) -> "Choice":
+    def _after(self, word: str, views: Sequence[RunView]) -> "RunChoice":
         if word in ("up", "down"):
             return replace(self, run=(self.run + (1 if word == "down" else -1)) % len(views))
         if word.isdecimal() and 1 <= int(word) <= len(views):
