@@ -26,7 +26,8 @@ def run() -> Table:
         stream = make_stream(place / "stream")
         (place / "gang").mkdir()
         (place / "alone").mkdir()
-        births, deaths = [], []
+        births: list[int] = []
+        deaths: list[int] = []
         with small_disk(place / "disk") as disk:
             for ordeal in (
                 shrinking_gang(stream, place / "gang", KILLS[:2], seed=3),

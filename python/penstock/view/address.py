@@ -15,11 +15,12 @@ A name that could be a version and a recipe (``web@v2.toml``) is a version; ``./
 """
 
 import re
+import shlex
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote, unquote
 
-from penstock.errors import AddressInvalid, RecipeInvalid
+from penstock.errors import AddressInvalid, RecipeInvalid, UsageError
 
 if TYPE_CHECKING:
     from penstock.data.feed.lane import Lane
@@ -102,11 +103,22 @@ class RunsAddress:
 
 
 StreamAddress: TypeAlias = RecipeAddress | RunAddress
-Address: TypeAlias = VersionAddress | StreamAddress | RunsAddress
+Address: TypeAlias = VersionAddress | StreamAddress
 
 
 def parse(text: str) -> Address:
-    """The address that a text is, or a whole URL that shows one."""
+    """The address that a text is, or a whole URL that shows one. A folder of runs has no data of its own to show."""
+    address = parse_page(text)
+    if isinstance(address, RunsAddress):
+        raise UsageError(
+            f"{address} is a folder of runs, and only a browser shows several",
+            hint=f"penstock web {address}, or penstock runs list {shlex.quote(address.folder)}",
+        )
+    return address
+
+
+def parse_page(text: str) -> Address | RunsAddress:
+    """The same, and folders of runs, which have a page in the browser."""
     address = text.strip()
     if not address or len(address) > LENGTH_MAX:
         reason = (
@@ -133,7 +145,7 @@ def parse(text: str) -> Address:
     return VersionAddress(address)
 
 
-def in_url(address: Address) -> str:
+def in_url(address: Address | RunsAddress) -> str:
     """How an address stands in the URL of a browser."""
     return IN_URL + quote(str(address), safe=_PLAIN)
 

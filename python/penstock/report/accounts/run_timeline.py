@@ -221,11 +221,11 @@ def _row_columns(table: StepRows) -> StepColumns:
 
 def _with_sums(table: StepRows) -> dict[str, Times]:
     """Columns of rows and of sums over rows, in order of time; ``first_step`` only where there are sums."""
-    columns = {name: np.asarray(column) for name, column in table.columns.items()}
+    columns: dict[str, Times] = {name: np.asarray(column) for name, column in table.columns.items()}
     if not len(table.rolled.get("step", ())):
         return columns
     rows = {**columns, "first_step": columns["step"]}
-    sums = {name: np.asarray(column) for name, column in table.rolled.items()}
+    sums: dict[str, Times] = {name: np.asarray(column) for name, column in table.rolled.items()}
     absent = np.full(len(sums["step"]), UNMEASURED, np.int64)
     together = {name: np.concatenate([sums.get(name, absent), column]) for name, column in rows.items()}
     order = np.argsort(together["begin"], kind="stable")

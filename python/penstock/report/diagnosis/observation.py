@@ -148,7 +148,7 @@ def middle_of_others(values: Times) -> Times:
     """
     middle = (len(values) - 2) // 2
     ordered = np.partition(values, (middle, middle + 1), axis=0)
-    return np.where(values <= ordered[middle], ordered[middle + 1], ordered[middle])
+    return np.asarray(np.where(values <= ordered[middle], ordered[middle + 1], ordered[middle]))
 
 
 def observation_of(
