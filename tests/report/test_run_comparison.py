@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from penstock.cli.main import main
+from penstock.observe.steps import StepRecorder
+from penstock.report.compared_run import compared_run
 from penstock.report.run_comparison import ComparedRun, comparison_of
 
 STEPS = 400
@@ -102,3 +104,21 @@ def test_real_runs_are_compared(runs: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.splitlines() == document["lines"]
     assert main(["compare", str(runs / "clean"), str(runs)]) == 2
     assert "there is no run in" in capsys.readouterr().err
+
+
+def test_loops_without_records_are_compared_by_their_rows(tmp_path: Path) -> None:
+    """Goal: an observed loop is compared like a run. Method: two loops whose losses part, and one that is the same."""
+    for name, parts_at in (("one", 99), ("same", 99), ("other", 30)):
+        recorder = StepRecorder(tmp_path / name, 0, 0)
+        for step in range(60):
+            recorder.begin(step)
+            recorder.scalar(step, "loss", 2.0 - step / 100 + (0.25 if step >= parts_at else 0.0))
+            recorder.end(step)
+        recorder.pause()
+        recorder.close()
+    one, same, other = (compared_run(tmp_path / name) for name in ("one", "same", "other"))
+    assert comparison_of(one, same, "step").parted is None
+    comparison = comparison_of(one, other, "step")
+    assert (comparison.parted, comparison.common_steps) == (30, 60)
+    assert comparison.loss is not None
+    assert comparison.speed is not None

@@ -250,6 +250,40 @@ def test_what_a_form_cannot_hold_is_left_out_and_named(tmp_path: Path, capsys: C
     assert [row["scalar.loss"] for row in rows] == [1.0, 1e300, 1.0]
 
 
+def test_the_mfu_of_a_step_is_that_of_the_run_or_nothing(tmp_path: Path, capsys: Capture) -> None:
+    """Goal: O3 in every form. Method: rows with FLOPs of a known device, one step with more than it can do; the same of an unknown device."""
+    for device in ("NVIDIA H200", "NVIDIA H9000"):
+        run = tmp_path / device
+        recorder = StepRecorder(run, 0, 0)
+        for step in range(4):
+            recorder.begin(step)
+            Clock().pause(0.002)
+            count = 10**18 if step == 2 else 10**9
+            for kind in ("useful", "executed", "palm"):
+                recorder.count(f"flops.{kind}.bfloat16", count)
+            recorder.fact("flops_executed", count)
+            recorder.end(step)
+        recorder.pause()
+        recorder.close()
+        recorder.beside(".flops.json").write_text(json.dumps({"device": device}))
+        logs = tmp_path / f"{device} logs"
+        export(run, f"tensorboard:{logs}", capsys)
+        if device == "NVIDIA H9000":
+            assert "penstock/mfu" not in exported.accumulated(logs).Tags()["scalars"]
+            continue
+        shares = exported.scalars(logs, "penstock/mfu")
+        assert sorted(shares) == [0, 1, 3]
+        main(["report", str(run), "--json", "--steps", "0:2"])
+        whole = json.loads(capsys.readouterr().out)["mfu"]["value"]
+        times = exported.scalars(logs, "penstock/step_s")
+        weighted = (shares[0] * times[0] + shares[1] * times[1]) / (times[0] + times[1])
+        assert weighted == pytest.approx(whole, rel=1e-5)
+        export(run, f"perfetto:{tmp_path / 'a.pftrace'}", capsys)
+        assert exported.counters(tmp_path / "a.pftrace")["rank 0", "mfu"] == pytest.approx(
+            list(shares.values()), rel=1e-6
+        )
+
+
 def test_late_values_are_waited_for(tmp_path: Path, capsys: Capture) -> None:
     """Goal: a row is exported when it will not change any more. Method: a loop that goes on, with a loss that comes a step late."""
     run, out = tmp_path / "run", tmp_path / "out"
