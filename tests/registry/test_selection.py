@@ -343,6 +343,20 @@ def test_lines_of_utf_16_without_a_mark_are_named(local: Registry, tmp_path: Pat
         assert "byte order mark" in (caught.value.hint or "")
 
 
+def test_the_hint_of_a_mixed_folder_does_what_it_says(local: Registry, tmp_path: Path) -> None:
+    """Goal: pictures beside a table are a question whose answer helps. Method: do what the hint says."""
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(50))
+    (tmp_path / "raw/labels.jsonl").write_text('{"a": 1}\n')
+    with pytest.raises(errors.FormatsMixed) as caught:
+        local.register("web", tmp_path / "raw")
+    hint = caught.value.hint or ""
+    assert "--format jsonl takes those files only" in hint
+    assert len(local.register("table", tmp_path / "raw", format="jsonl")) == 1
+    assert "--format files makes a row of every file" in hint
+    assert len(local.register("all", tmp_path / "raw", format="files")) == 2
+
+
 def test_a_damaged_part_is_an_error_and_not_left_out(local: Registry, tmp_path: Path) -> None:
     """Goal: what is called like the data is data. Method: one of three parts is zeros, one is cut."""
     for number in range(3):

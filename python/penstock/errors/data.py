@@ -90,10 +90,11 @@ class FormatsMixed(DataError):
         #: The files of each format.
         self.formats = formats
         counts = ", ".join(f"{len(files):,} of {name} ({files[0]})" for name, files in formats.items())
-        self.hint = (
-            f"register each as a dataset of its own: --format {next(iter(formats))} takes those files only, as "
-            "does a pattern"
-        )
+        # Any file is a row of the format `files`, so naming that one leaves none out.
+        chosen = next(name for name in formats if name != "files")
+        self.hint = f"register each as a dataset of its own: --format {chosen} takes those files only, as does a pattern"
+        if "files" in formats:
+            self.hint += "; --format files makes a row of every file, whatever it is"
         if set(formats) == {"text", "documents"}:
             self.hint = "--per file makes each of them a row, --per line each of their lines"
         super().__init__(f"{place} has files of several formats: {counts}")

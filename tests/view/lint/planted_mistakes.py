@@ -63,6 +63,16 @@ def all_rows_equal(bench: Bench) -> LintReport:
     )
 
 
+@planted(
+    "near-duplicates", "all documents are equal, and rows show different parts of them", "duplicate-documents"
+)
+def all_long_documents_equal(bench: Bench) -> LintReport:
+    texts = [" ".join(paragraphs()[:40])] * 200
+    report = bench.lint(bench.recipe(bench.texts("long-equal", texts)), steps=12)
+    assert report.findings[0].severity == "error"
+    return report
+
+
 @planted("duplicate-documents", "a tenth of the documents is there twice")
 def some_twice(bench: Bench) -> LintReport:
     texts = [*paragraphs()[:200], *paragraphs()[50:100]]
@@ -325,6 +335,14 @@ def alpaca(bench: Bench) -> LintReport:
         for c in chats(60)
     ]
     return bench.lint(bench.recipe(bench.texts("alpaca", texts), bench.tokenize(), FIT), steps=6)
+
+
+@planted("chat-as-text", "conversations as plain text, with the names of the roles before what they say")
+def named_roles(bench: Bench) -> LintReport:
+    texts = [
+        f"User: {c['messages'][1]['content']}\nAssistant: {c['messages'][2]['content']}" for c in chats(60)
+    ]
+    return bench.lint(bench.recipe(bench.texts("named-roles", texts), bench.tokenize(), FIT), steps=6)
 
 
 @planted("roles-swapped", "user and assistant are the wrong way round")

@@ -71,6 +71,8 @@ class Shared:
     shingles: npt.NDArray[np.int64]
     #: Of those, how many stand in many documents.
     frequent: npt.NDArray[np.int64]
+    #: And how many stand in any earlier document.
+    known: npt.NDArray[np.int64]
     #: The earlier document that has most of a document's other shingles, and how many; itself where none has any.
     like: npt.NDArray[np.int64]
     common: npt.NDArray[np.int64]
@@ -125,6 +127,7 @@ class Sketch:
         return Shared(
             shingles=np.bincount(owners, minlength=documents),
             frequent=np.bincount(owners[often], minlength=documents),
+            known=np.bincount(owners[owners != first], minlength=documents),
             like=like,
             common=common,
         )

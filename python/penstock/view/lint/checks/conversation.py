@@ -23,10 +23,10 @@ _HEADER = re.compile(
     rb"<start_of_turn>(?P<gemma>\w+)\n?|<\|turn>(?P<turn>\w+)\n?|<\|start\|>(?P<harmony>\w+)[^<]{0,40}(?:<\|channel\|>\w+)?<\|message\|>|"
     rb"<(?:\||\xef\xbd\x9c)(?P<named>user|assistant|system|tool|User|Assistant)(?:\||\xef\xbd\x9c)>\n?|(?P<inst>\[INST\])|(?P<said>\[/INST\])|"
     rb"^### (?P<alpaca>Instruction|Input|Response|Human|Assistant|User):?[ \n]|"
-    rb"^(?P<plain>USER|ASSISTANT|Human|Assistant|SYSTEM|System): ",
+    rb"^(?P<plain>USER|User|Human|ASSISTANT|Assistant|AI|SYSTEM|System): ",
     re.MULTILINE,
 )
-_ASSISTANT = {b"assistant", b"model", b"response", b"[/inst]", b"gpt", b"bot"}
+_ASSISTANT = {b"assistant", b"model", b"response", b"[/inst]", b"gpt", b"bot", b"ai"}
 _PROMPT = {
     b"user",
     b"system",

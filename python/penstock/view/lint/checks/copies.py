@@ -27,6 +27,8 @@ _BATCHES_MIN = 4
 #: Shingles of a document that must be known before it is called a copy.
 _SHINGLES_MIN = 8
 _NEAR = 0.6
+#: A document of which so much stands in earlier ones has no text of its own.
+_NOTHING_OWN = 0.9
 #: Tokens of a document before it is called a copy.
 _COPIED_TOKENS = 16
 #: Documents that are compared.
@@ -204,13 +206,17 @@ class Copies(Check):
         many = max(8, int(_FREQUENT_DOCUMENTS * documents))
         shared = self._sketch.shared(documents, many)
         sizes, enough = np.array(self._sizes), shared.shingles >= _SHINGLES_MIN
-        like = self._originals()
-        same = like != np.arange(documents)
+        originals = self._originals()
+        same = originals != np.arange(documents)
         rare = shared.shingles - shared.frequent
         near = (rare >= _SHINGLES_MIN) & (shared.common >= _NEAR * rare) & ~same
+        # Of long copies rows show different parts, so none is the very same as another; but nothing in them is their own.
+        nothing_own = enough & ~same & (shared.known >= _NOTHING_OWN * shared.shingles)
+        like = _with_company(shared.like, nothing_own)
+        near |= nothing_own
         rest = enough & ~same & ~near
         frequent = float((shared.frequent[rest] / np.maximum(1, shared.shingles[rest]) * sizes[rest]).sum())
-        findings = self._copied(same, like, sizes) + self._nearly(near, shared.like, sizes)
+        findings = self._copied(same, originals, sizes) + self._nearly(near, like, sizes)
         total = max(1, int(sizes.sum()))
         if documents >= 2 * _COPIES_OF_ONE and frequent / total >= _FREQUENT_MIN:
             top = np.argsort(-(shared.frequent * rest))[:PLACES_MAX].tolist()
@@ -284,6 +290,15 @@ class Copies(Check):
                 documents=len(numbers),
             )
         ]
+
+
+def _with_company(like: Owners, alike: Mask) -> Owners:
+    """Whom each document is like; one that is like several, and like no earlier one, has another one of them."""
+    numbers = np.flatnonzero(alike)
+    alone = numbers[like[numbers] == numbers]
+    company = like.copy()
+    company[alone] = np.where(alone == numbers[0], numbers[-1], numbers[0]) if len(numbers) else alone
+    return company
 
 
 class RepetitiveText(Check):
