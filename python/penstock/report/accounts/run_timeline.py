@@ -7,9 +7,10 @@ moment is moved to the nearest place that agrees with the rows.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.errors import RunDamaged
 from penstock.observe.steps import DEVICE, HOST, PARTS, UNMEASURED, StepRows, read_anchors, read_steps
@@ -167,7 +168,7 @@ def _row_columns(table: StepRows) -> StepColumns:
     )
 
 
-def _with_sums(table: StepRows) -> dict[str, Times]:
+def _with_sums(table: StepRows) -> dict[str, NDArray[Any]]:
     """Columns of rows and of sums over rows, in order of time; ``first_step`` only where there are sums."""
     columns = {name: np.asarray(column) for name, column in table.columns.items()}
     if not len(table.rolled.get("step", ())):

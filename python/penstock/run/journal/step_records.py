@@ -258,7 +258,9 @@ def _read_file(path: Path) -> LifeRecord | None:
     data = path.read_bytes()
     if len(data) < _HEADER_BYTES:
         return None
-    form, incarnation, rank, ranks, lane, lanes, *moments = _HEADER.unpack_from(data)
+    form, incarnation, rank, ranks, lane, lanes, born_at, began, born_at_ns, began_ns = _HEADER.unpack_from(
+        data
+    )
     if form != FORM:
         raise RunDamaged(file=str(path), place=0, reason=f"it begins with {form!r}")
     file: LifeRecord | None = None
@@ -272,7 +274,9 @@ def _read_file(path: Path) -> LifeRecord | None:
             break
         if raw[0] == _MARK:
             step = _RECORD.unpack(raw)[2]
-            file = file or LifeRecord(incarnation, rank, ranks, lane, lanes, *moments, step)
+            file = file or LifeRecord(
+                incarnation, rank, ranks, lane, lanes, born_at, began, born_at_ns, began_ns, step
+            )
             file.start = min(file.start, step)
             file.steps = {known: record for known, record in file.steps.items() if known < step}
             file.moments.append(Moment("mark", step, at))
