@@ -1,7 +1,7 @@
 """Births and deaths of ranks, seen from outside and as the ledger has them, through 36 kills; O1 is checked for every rank and life.
 
 A gang of four ranks, then of two on the same run, and one rank whose wall clock is set by an hour forward and back in every life, on a disk that is full
-for a while in every second one. Deaths are seen by looking at /proc every few milliseconds, births by what the kernel says of a process.
+for a while in every second one. The kernel tells when a process is gone (pidfd) and when it was born (/proc).
 """
 
 import tempfile

@@ -5,6 +5,7 @@ A gang of four ranks, then of two on the same run; and one rank whose wall clock
 
 import os
 import random
+import select
 import statistics
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.run_timeline import RunTimeline, run_timeline
 from penstock.state.ranks.clock import Clock
 from tests.conftest import ROOT
-from tests.process.jobs import is_alive, wait_until
+from tests.process.jobs import wait_until
 from tests.report.doomed import ENOUGH, MARK
 from tests.torch.stream import Stream
 
@@ -154,16 +155,9 @@ class Gang:
         if meanwhile is not None:
             meanwhile(life)
         Clock().pause(chance.uniform(0, 0.3))
-        os.kill(chance.choice(pids), 9)
-        died: dict[int, int] = {}
-
-        def gone() -> bool:
-            for pid in pids:
-                if pid not in died and not is_alive(pid):
-                    died[pid] = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-            return len(died) == len(pids)
-
-        wait_until(gone, "the whole life is gone", timeout_s=PATIENCE_S)
+        with _Wake(pids) as wake:
+            os.kill(chance.choice(pids), 9)
+            died = wake.wait()
         self.ordeal.kills += 1
         for rank, pid in enumerate(pids):
             self.ordeal.seen.append(SeenLife(self.first + life, rank, born[rank], died[pid]))
@@ -175,6 +169,32 @@ class Gang:
             self.ordeal.seen.append(SeenLife(self.first + life, rank, _born(pid), None))
         (self.marks / ENOUGH).touch()
         assert self.process.wait(PATIENCE_S) == 0, self.log.read_text()[-4000:]
+
+
+class _Wake:
+    """Waits for processes to be gone, all threads of them: the kernel tells at once, where /proc shows a zombie while threads still end."""
+
+    def __init__(self, pids: list[int]) -> None:
+        self._descriptors = {os.pidfd_open(pid): pid for pid in pids}
+
+    def __enter__(self) -> "_Wake":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+
+    def wait(self) -> dict[int, int]:
+        """When each was gone, in ns of CLOCK_BOOTTIME."""
+        died: dict[int, int] = {}
+        until = time.monotonic() + PATIENCE_S
+        left = set(self._descriptors)
+        while left:
+            assert time.monotonic() < until, "the whole life is gone"
+            for descriptor in select.select(list(left), [], [], 1.0)[0]:
+                died[self._descriptors[descriptor]] = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+                left.discard(descriptor)
+        return died
 
 
 def _born(pid: int) -> int:

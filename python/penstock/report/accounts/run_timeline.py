@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.errors import RunDamaged
 from penstock.observe.steps import (
@@ -219,7 +220,7 @@ def _row_columns(table: StepRows) -> StepColumns:
     )
 
 
-def _with_sums(table: StepRows) -> dict[str, Times]:
+def _with_sums(table: StepRows) -> dict[str, NDArray[Any]]:
     """Columns of rows and of sums over rows, in order of time; ``first_step`` only where there are sums."""
     columns: dict[str, Times] = {name: np.asarray(column) for name, column in table.columns.items()}
     if not len(table.rolled.get("step", ())):

@@ -258,7 +258,7 @@ def _read_file(path: Path) -> LifeRecord | None:
     data = path.read_bytes()
     if len(data) < _HEADER_BYTES:
         return None
-    form, incarnation, rank, ranks, lane, lanes, born_at, began, born_ns_, began_ns = _HEADER.unpack_from(
+    form, incarnation, rank, ranks, lane, lanes, born_at, began, born_at_ns, began_ns = _HEADER.unpack_from(
         data
     )
     if form != FORM:
@@ -275,7 +275,7 @@ def _read_file(path: Path) -> LifeRecord | None:
         if raw[0] == _MARK:
             step = _RECORD.unpack(raw)[2]
             file = file or LifeRecord(
-                incarnation, rank, ranks, lane, lanes, born_at, began, born_ns_, began_ns, step
+                incarnation, rank, ranks, lane, lanes, born_at, began, born_at_ns, began_ns, step
             )
             file.start = min(file.start, step)
             file.steps = {known: record for known, record in file.steps.items() if known < step}
