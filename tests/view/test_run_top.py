@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -117,8 +118,11 @@ def test_a_terminal_of_any_size_has_no_more_lines_than_fit(
         assert shown.wait_for_end() == 0
 
 
-def test_a_run_that_trains_is_seen_to_go_on_until_it_ends(runs_folder: Path, tmp_path: Path) -> None:
-    """Goal: live. Method: a real run; objects for each refresh; its steps grow, its state changes, and then the command ends."""
+@pytest.mark.parametrize(("end", "state"), [("stop", "ended"), ("kill", "silent")])
+def test_a_run_that_trains_is_seen_to_go_on_until_it_ends(
+    runs_folder: Path, tmp_path: Path, end: str, state: str
+) -> None:
+    """Goal: live. Method: a real run; objects for each refresh; its steps grow, it ends or is killed, and then the command ends."""
     shutil.copytree(
         runs_folder, tmp_path, ignore=shutil.ignore_patterns("runs", "empty", "home"), dirs_exist_ok=True
     )
@@ -136,14 +140,16 @@ def test_a_run_that_trains_is_seen_to_go_on_until_it_ends(runs_folder: Path, tmp
         objects: list[dict[str, Any]] = []
         while len({one["step"] for one in objects}) < 3:
             objects.append(json.loads(watching.stdout.readline())["runs"][0])
+        if end == "kill":
+            training.kill()
         (tmp_path / "stop").touch()
-        assert training.wait(60) == 0
+        assert training.wait(60) == (0 if end == "stop" else -signal.SIGKILL)
         objects += [json.loads(line)["runs"][0] for line in watching.stdout]
         assert watching.wait(60) == 0
     steps = [one["step"] or 0 for one in objects]
     assert steps == sorted(steps)
     assert objects[0]["state"] == "running"
-    assert objects[-1]["state"] != "running"
+    assert objects[-1]["state"] == state
 
 
 def test_what_cannot_be_watched_is_refused(runs_folder: Path) -> None:

@@ -25,6 +25,8 @@ _HEAT_LINES_MAX = 8
 _LABEL_WIDTH = 8
 _HEAT_STYLES = ("", "", "", "yellow", "red")
 KEYS_LINE = "q quit   ↑↓ run   ←→ curve   m map   o overlay"
+#: In a pipe, where nothing is cut.
+PIPE_WIDTH = 10_000
 #: Nothing to measure at all.
 _ABSENT = "–"
 
@@ -32,7 +34,7 @@ _ABSENT = "–"
 def picture(views: Sequence[RunView], choice: RunChoice, width: int, height: int) -> "list[Text]":
     """At most so many lines, each at most so wide. What matters most comes first, so that small terminals have that."""
     view = views[min(choice.run, len(views) - 1)]
-    lines = _table(views, view, max(2, height // 3)) if len(views) > 1 else []
+    lines = _table(views, view, max(2, height // 3), width) if len(views) > 1 else []
     lines += _facts(view, width, height)
     footer = 1 if height >= 8 else 0
     room = height - len(lines) - footer
@@ -47,7 +49,7 @@ def picture(views: Sequence[RunView], choice: RunChoice, width: int, height: int
 
 def plain_lines(views: Sequence[RunView]) -> list[str]:
     """For a pipe: a table, and below it the diagnosis of each run."""
-    lines = [line.plain for line in _table(views, None, len(views) + 1)]
+    lines = [line.plain for line in _table(views, None, len(views) + 1, PIPE_WIDTH)]
     for view in views:
         words = view.problem or (view.summary["line"] if view.summary is not None else "")
         lines.append(f"{said(view.name)}: {_one_line(words)}")
@@ -88,7 +90,7 @@ def _short(text: str) -> str:
     return _ABSENT if text == "unmeasured" else text
 
 
-def _table(views: Sequence[RunView], chosen: RunView | None, lines_max: int) -> "list[Text]":
+def _table(views: Sequence[RunView], chosen: RunView | None, lines_max: int, columns: int) -> "list[Text]":
     """A line for each run; where they do not all fit, those around the chosen one."""
     rows = [
         [_one_line(view.name)[:24], *(_short(cell.value(view.summary)) for cell in COLUMNS)]
@@ -103,24 +105,26 @@ def _table(views: Sequence[RunView], chosen: RunView | None, lines_max: int) -> 
     shown_max = max(1, lines_max - 1)
     first = min(max(0, place - shown_max // 2), max(0, len(views) - shown_max))
     mark = "  " if chosen is not None else ""
-    lines = [_text(mark + _aligned(heads, widths), "dim")]
+    is_narrow = len(mark) + sum(widths) + 2 * len(widths) > columns
+    gap = " " if is_narrow else "  "
+    lines = [_text(mark + _aligned(heads, widths, gap), "dim")]
     for number, row in list(enumerate(rows))[first : first + shown_max]:
         line = _text("")
         if chosen is not None:
             line.append("▸" if views[number] is chosen else "■", COLOURS[number % len(COLOURS)])
             line.append(" ")
-        line.append(_aligned(row, widths), "bold" if views[number] is chosen else "")
+        line.append(_aligned(row, widths, gap), "bold" if views[number] is chosen else "")
         lines.append(line)
     return lines
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+def _aligned(row: Sequence[str], widths: Sequence[int], gap: str) -> str:
     """Names and states at the left, numbers at the right."""
     cells = [
         cell.ljust(width) if place < 2 else cell.rjust(width)
         for place, (cell, width) in enumerate(zip(row, widths, strict=False))
     ]
-    return "  ".join(cells).rstrip()
+    return gap.join(cells).rstrip()
 
 
 def _facts(view: RunView, width: int, height: int) -> "list[Text]":

@@ -12,7 +12,7 @@ from penstock.report.curves.live_screen import LiveScreen
 from penstock.report.curves.run_screen import RunScreen
 from penstock.report.curves.step_table import STEP_TIME
 from penstock.view.address import RunAddress
-from penstock.view.model.run_summary import summary_of
+from penstock.view.model.run_summary import condition_of, is_running, summary_of
 from penstock.view.wire.run_answers import RunSummary
 
 #: What a key does; sequences of arrows first.
@@ -72,16 +72,26 @@ class WatchedRun:
     def look(self) -> RunView:
         """What is known now. A run that cannot be read any more keeps what was known, and says why."""
         try:
-            screen = self._live.look()
+            running = is_running(self._live.path)
+            # How it ended is said once, and nothing comes after that.
+            screen = self._live.look(at_once=self._view.is_running and not running)
             if screen is not self._view.screen:
                 began = time.monotonic()
                 self._view = replace(
                     self._view, summary=summary_of(screen, self._view.address), screen=screen, problem=""
                 )
                 self._live.spend(time.monotonic() - began)
+            self._see_state(screen, running=running)
         except (PenstockError, OSError) as problem:
             self._view = replace(self._view, problem=str(problem))
         return self._view
+
+    def _see_state(self, screen: RunScreen, *, running: bool) -> None:
+        """Whether it runs is seen from its processes: one that was killed writes nothing more."""
+        summary = self._view.summary
+        state = condition_of(screen, running=running)
+        if summary is not None and summary["state"] != state:
+            self._view = replace(self._view, summary={**summary, "state": state})
 
 
 @dataclass(frozen=True, slots=True)

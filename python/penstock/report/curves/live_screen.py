@@ -26,11 +26,10 @@ class LiveScreen:
         #: When the next computation may begin.
         self._rested = 0.0
 
-    def look(self) -> RunScreen:
-        """What is known now; as old as the pause where the run is large."""
-        if self._screen is None or (
-            self._clock() >= self._rested and self._screen.signature != signature_of(self.path)
-        ):
+    def look(self, *, at_once: bool = False) -> RunScreen:
+        """What is known now; as old as the pause where the run is large, unless it is wanted at once."""
+        is_rested = at_once or self._clock() >= self._rested
+        if self._screen is None or (is_rested and self._screen.signature != signature_of(self.path)):
             began = self._clock()
             self._screen = self._read(self.path)
             self.spend(self._clock() - began)
