@@ -59,7 +59,9 @@ def test_checkpoints_every_second_step_are_named_with_a_better_interval(runs: Pa
     cause = cause_of(runs / "checkpoints")
     assert cause["kind"] == "checkpoints"
     assert (cause["facts"]["every_steps"], cause["facts"]["saves"]) == (2, STEPS // 2)
-    assert cause["cost_ns"] == pytest.approx(noted(runs / "checkpoints", 0, "planted_s"), rel=NEAR)
+    # A save holds training up by itself too, the longer the busier the machine is.
+    assert cause["cost_ns"] >= (1 - NEAR) * noted(runs / "checkpoints", 0, "planted_s")
+    assert cause["cost_ns"] == pytest.approx(ledger(runs / "checkpoints").parts["checkpoint"], rel=NEAR)
     assert 100 < cause["facts"]["one_percent_steps"] < 1000
 
 
