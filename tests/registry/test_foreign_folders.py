@@ -274,3 +274,19 @@ def test_shards_that_an_index_lists_and_that_did_not_arrive_are_said(local: Regi
     whole = local.register("a", folder)
     assert left_out(whole) == {}
     assert ids(whole) == [0, 1, 2, 3] * 2
+
+
+def test_an_index_of_litdata_is_no_row(local: Registry, tmp_path: Path) -> None:
+    """Goal: a folder of LitData is refused as what it is. Method: index and chunks as its writer leaves them."""
+    index = {
+        "chunks": [{"chunk_bytes": 28, "chunk_size": 1, "dim": None, "filename": "chunk-0-0.bin"}],
+        "config": {"chunk_bytes": 64_000_000, "compression": None, "data_format": ["str"]},
+        "updated_at": "1724000000.0",
+    }
+    path = write_text(tmp_path / "raw/index.json", json.dumps(index))
+    (tmp_path / "raw/chunk-0-0.bin").write_bytes(b"\1\0\0\0\x0c\0\0\0\x14\0\0\0\4\0\0\0item")
+    with pytest.raises(errors.FileUnusable, match="a dataset of LitData") as caught:
+        local.register("web", tmp_path / "raw")
+    assert caught.value.path == str(tmp_path / "raw")
+    # Whoever names the file means it.
+    assert local.register("web", path)[0] == index

@@ -122,8 +122,8 @@ def _find_local(
 
 def _first_wild(parts: list[str], written: int | None) -> int | None:
     """The first of the parts that is a pattern; what was not written never is."""
-    given = 0 if written is None else len(parts) - written
-    return next((at for at, part in enumerate(parts) if at >= given and is_pattern(part)), None)
+    start = 0 if written is None else len(parts) - written
+    return next((at for at, part in enumerate(parts) if at >= start and is_pattern(part)), None)
 
 
 def _candidate(file: LocalFile, base: str, *, named: bool = False, in_folder: bool = False) -> Candidate:

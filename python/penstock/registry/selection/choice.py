@@ -22,7 +22,7 @@ from penstock.registry.scan.scan import ShardScan
 from penstock.registry.selection.account import Account, LeftOut, grouped
 from penstock.registry.selection.candidates import Candidate, Candidates, find
 from penstock.registry.selection.hub_card import CARD_BYTES_MAX, README, file_patterns
-from penstock.registry.selection.inventory import missing_parts, missing_shards
+from penstock.registry.selection.inventory import missing_parts, missing_shards, refuse_chunks
 from penstock.registry.selection.managed_table import refuse_tables
 from penstock.registry.selection.partitions import depth_of, partition_of
 from penstock.registry.selection.sidecars import is_readme_among, why_beside
@@ -98,6 +98,8 @@ def choose(places: list[str], wanted: str | None, policy: Policy) -> Choice:
     taken = [by_url[raw.place] for raw in detected.files]
     # Whoever names files or writes a pattern may mean some of a set.
     candidates.left_out += missing_parts([_label(candidate) for candidate in taken if candidate.in_folder])
+    if detected.format == "jsonl":
+        refuse_chunks([raw for raw in detected.files if raw.place not in named])
     if detected.format == "mds":
         candidates.left_out += missing_shards(detected.files)
     shards = shards_of(detected.format, _below(taken, _root(taken)))

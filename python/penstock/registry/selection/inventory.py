@@ -1,19 +1,22 @@
 """Sets of files that say how many they are. A download that was cut short lacks some, and nothing else would tell.
 
-Numbers in names say it (``train-00000-of-00003.parquet``), and so does the ``index.json`` of MDS, which lists its shards.
+Numbers in names say it (``train-00000-of-00003.parquet``), and so does the ``index.json`` of MDS, which lists its shards. That of
+LitData lists chunks that only LitData can read; without them it would be taken for a row.
 """
 
 import re
 
 import msgspec
 
-from penstock.errors import StoreError
+from penstock.errors import FileUnusable, StoreError
 from penstock.formats.contract import RawFile
 
 _NUMBER = re.compile(r"(?P<before>.*)-(?P<number>\d+)-of-(?P<count>\d+)(?P<after>.*)")
 _NAMES_SHOWN = 3
 #: Names with greater counts are taken for something else.
 _COUNT_MAX = 10_000_000
+#: Of a terabyte in chunks of 64 MB it is some megabytes.
+_INDEX_BYTES_MAX = 64 << 20
 
 
 def missing_parts(names: list[str]) -> list[tuple[str, str]]:
@@ -77,3 +80,30 @@ def missing_shards(files: list[RawFile]) -> list[tuple[str, str]]:
                     (f"{file.url.removesuffix(last)}{parts[0]}", "it is not here, though index.json lists it")
                 )
     return missing
+
+
+class _Chunk(msgspec.Struct):
+    filename: str
+
+
+class _ChunkIndex(msgspec.Struct):
+    """What LitData writes beside its chunks, as far as it matters here."""
+
+    chunks: list[_Chunk]
+    config: dict[str, object]
+
+
+def refuse_chunks(files: list[RawFile]) -> None:
+    """Refuse the index of LitData, which is no row of anything."""
+    for file in files:
+        if file.name.rpartition("/")[2] != "index.json" or file.size_bytes > _INDEX_BYTES_MAX:
+            continue
+        try:
+            msgspec.json.decode(file.read(0, file.size_bytes), type=_ChunkIndex)
+        except (msgspec.MsgspecError, UnicodeDecodeError, StoreError):
+            continue
+        raise FileUnusable(
+            path=file.url.removesuffix("/index.json"),
+            reason="it is a dataset of LitData, whose chunks only LitData can read",
+            hint="write its rows out as parquet or JSON lines with litdata.StreamingDataset",
+        )
