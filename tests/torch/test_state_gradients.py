@@ -172,6 +172,45 @@ def leaves_out(model: nn.Module, optimizer: torch.optim.Optimizer, step: int) ->
     optimizer.step()
 
 
+class Memory:
+    """An object of the program's own."""
+
+    total = 0.0
+
+
+class Recurrent(nn.Module):
+    """Keeps what it has seen where no state dict looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        self.hidden: torch.Tensor | None = None
+        self.never: torch.Tensor | None = None
+        self.rows = [torch.zeros(2)]
+        self.memory = Memory()
+        self.name: str | None = None
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.linear(rows)
+        self.hidden = out.detach()
+        self.rows.append(self.hidden)
+        self.memory.total += 1.0
+        self.later = 3
+        self.name = "text is no state"
+        return out
+
+
+def test_what_begins_as_nothing_and_what_objects_keep_is_named_too() -> None:
+    """Goal: nothing that training changes is lost without a word. Method: a hidden state that begins as None, one that is in a list of tensors, one in
+    an object that the module holds, and one that is no attribute before the first pass."""
+    model = Recurrent()
+    tree = state(model)
+    assert tree.unpinned() == ()
+    model(torch.ones(1, 2))
+    named = [text.split(" ")[0] for text in tree.unpinned()]
+    assert named == ["model/hidden", "model/rows", "model/later", "model/memory.total"]
+
+
 def test_gradients_that_are_zeroed_and_not_thrown_away_come_back_as_zeros(tmp_path: Path) -> None:
     whole, optimizer, tree = made(0)
     with ps.Checkpoints(tmp_path) as checkpoints:
