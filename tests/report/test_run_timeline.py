@@ -97,7 +97,6 @@ def test_a_supervised_death_is_divided_and_has_its_cost(
     assert first.accounts["unmeasured"] == second.accounts["unmeasured"] == 0
     # The job was asked for before its agent ordered the first life; a life after a death waits for nobody.
     assert first.accounts["queue"] > 0
-    assert first.accounts["spawn"] > 0
     assert second.accounts["queue"] == 0
     assert accounts.goodput()["scheduling"] == (accounts.wall - first.accounts["queue"]) / accounts.wall
     assert all(second.accounts[name] > 0 for name in ("start", "restore", "train", "finish"))

@@ -44,6 +44,8 @@ from penstock.run.journal.step_records import LifeRecord
 
 #: Moves that are shorter than this follow from how clocks are read.
 MOVE_NS = 50_000_000
+#: How exactly the system tells a birth.
+TICK_NS = 10_000_000
 _FAULTS_MAX = 20
 
 
@@ -176,7 +178,7 @@ def _life(
         requested=clocks.stamp(
             None if supervised is None else supervised.requested or supervised.ordered, clock
         ),
-        born=None if record is None else record.born_ns or clocks.moment(record.born),
+        born=_born(record, clocks, clocks.stamp(None if supervised is None else supervised.ordered, clock)),
         joined=None if record is None else record.began_ns or clocks.moment(record.began),
         resumed=Marks(
             np.array([mark.at_ns for mark in marks], np.int64),
@@ -188,6 +190,13 @@ def _life(
         cause=cause,
     )
     return _with_spans(_agreed(life), supervised, clocks, rank, moments, sources.compiles.get(key, []))
+
+
+def _born(record: LifeRecord | None, clocks: ClockMap, ordered: int | None) -> int | None:
+    """When the process was made. The system says it in ticks, which began before; nobody is born before the order for it."""
+    born = None if record is None else record.born_ns or clocks.moment(record.born)
+    is_in_tick = born is not None and ordered is not None and born < ordered <= born + TICK_NS
+    return ordered if is_in_tick else born
 
 
 def _died(supervised: SupervisedLife | None, rank: int) -> Stamp | None:
