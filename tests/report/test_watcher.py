@@ -93,8 +93,8 @@ def test_two_ranks_are_scraped_through_a_kill_and_nothing_is_left(
         number = None if text is None else value(text, name, run="run", **labels)
         return -1.0 if number is None else number
 
-    wait_until(lambda: told(batches, rank="1", life="0") > 10, "rank 1 has read batches", timeout_s=60)
-    wait_until(lambda: told("penstock_rank_step", rank="1") > 10, "its steps are seen", timeout_s=60)
+    wait_until(lambda: told(batches, rank="1", life="0") > 10, "rank 1 has read batches", timeout_s=120)
+    wait_until(lambda: told("penstock_rank_step", rank="1") > 10, "its steps are seen", timeout_s=120)
     before = told(batches, rank="1", life="0")
     (worker,) = (worker["pid"] for _, worker in job.state().workers if worker["rank"] == 1)
     os.kill(worker, signal.SIGKILL)
@@ -105,8 +105,8 @@ def test_two_ranks_are_scraped_through_a_kill_and_nothing_is_left(
     # Unless the next life is there already, which has counts of its own.
     stayed = value(text, batches, run="run", rank="1", life="0")
     assert stayed is None or stayed >= before
-    wait_until(lambda: told(batches, rank="1", life="1") > 0, "the next life has begun", timeout_s=60)
-    wait_until(lambda: told("penstock_run_lives") == 2, "both lives are counted", timeout_s=60)
+    wait_until(lambda: told(batches, rank="1", life="1") > 0, "the next life has begun", timeout_s=120)
+    wait_until(lambda: told("penstock_run_lives") == 2, "both lives are counted", timeout_s=120)
     assert told(batches, rank="1", life="0") == -1
 
     for role in ("watcher", "guard"):
