@@ -24,10 +24,7 @@ from tests.report.tables import Table
 from tests.torch.stream import Stream, make_stream
 
 PATH = f"{ROOT / 'python'}:{ROOT}"
-GANG = (
-    "import sys; from pathlib import Path; from penstock.run import Policy; from tests.run.programs import *; "
-    "train(Stream(Path(sys.argv[1])), Path(sys.argv[2]), Policy(save_every=10), wrap=WRAPS['ddp'])"
-)
+GANG = ROOT / "tests/report/gang_rank.py"
 #: Trains until a file is there.
 ALONE = (
     "import sys; from pathlib import Path; from penstock.run import Policy; from tests.run.small import *; "
@@ -86,7 +83,8 @@ def test_two_ranks_are_scraped_through_a_kill_and_nothing_is_left(
     """Goal: numbers of a dead rank stay until its next life; a watcher or guard that is killed is back; both end with the job. Method: a real job of
     two ranks, ``kill -9`` of a rank, of the watcher and of its guard, and scrapes all the time, which promtool checks."""
     port, out = free_port(), tmp_path / "run"
-    command = [sys.executable, "-c", GANG, str(stream.folder), str(out)]
+    (out / "journal").mkdir(parents=True)
+    command = [sys.executable, str(GANG), str(stream.folder), str(out)]
     job = start_job("--ranks", "2", "--restarts", "3", "--", *command, PENSTOCK_METRICS=f"127.0.0.1:{port}")
     batches = "penstock_feed_batches_total"
 
@@ -95,8 +93,8 @@ def test_two_ranks_are_scraped_through_a_kill_and_nothing_is_left(
         number = None if text is None else value(text, name, run="run", **labels)
         return -1.0 if number is None else number
 
-    wait_until(lambda: told(batches, rank="1", life="0") > 10, "rank 1 has read batches", timeout_s=60)
-    wait_until(lambda: told("penstock_rank_step", rank="1") > 10, "its steps are seen", timeout_s=60)
+    wait_until(lambda: told(batches, rank="1", life="0") > 10, "rank 1 has read batches", timeout_s=120)
+    wait_until(lambda: told("penstock_rank_step", rank="1") > 10, "its steps are seen", timeout_s=120)
     before = told(batches, rank="1", life="0")
     (worker,) = (worker["pid"] for _, worker in job.state().workers if worker["rank"] == 1)
     os.kill(worker, signal.SIGKILL)
@@ -107,8 +105,8 @@ def test_two_ranks_are_scraped_through_a_kill_and_nothing_is_left(
     # Unless the next life is there already, which has counts of its own.
     stayed = value(text, batches, run="run", rank="1", life="0")
     assert stayed is None or stayed >= before
-    wait_until(lambda: told(batches, rank="1", life="1") > 0, "the next life has begun", timeout_s=60)
-    wait_until(lambda: told("penstock_run_lives") == 2, "both lives are counted", timeout_s=60)
+    wait_until(lambda: told(batches, rank="1", life="1") > 0, "the next life has begun", timeout_s=120)
+    wait_until(lambda: told("penstock_run_lives") == 2, "both lives are counted", timeout_s=120)
     assert told(batches, rank="1", life="0") == -1
 
     for role in ("watcher", "guard"):
@@ -170,6 +168,24 @@ def test_a_run_elsewhere_is_watched_by_its_first_rank_and_a_port_in_use_is_a_war
     assert f"cannot be served at 127.0.0.1:{port}" in trouble
     assert "penstock: alert: run: late: rank 0: no scalar.never" in trouble
     assert not watchers(out)
+
+
+def test_a_detached_job_is_watched_until_it_ends(
+    stream: Stream, tmp_path: Path, start_job: Callable[..., Running]
+) -> None:
+    """Goal: nobody stands at the terminal, and still nothing is left. Method: a detached job; its watcher ends with it."""
+    port, out = free_port(), tmp_path / "run"
+    command = [sys.executable, "-c", ALONE, str(stream.folder), str(out)]
+    job = start_job("--detach", "--", *command, PENSTOCK_METRICS=f"127.0.0.1:{port}")
+    wait_until(
+        lambda: value(scrape(port) or "", "penstock_rank_step", rank="0") is not None,
+        "it is served",
+        timeout_s=60,
+    )
+    assert sorted(watchers(job.job.directory).values()) == ["guard", "watcher"]
+    out.with_suffix(".enough").touch()
+    job.wait_phase("succeeded")
+    wait_until(lambda: not watchers(job.job.directory), "no watcher is left")
 
 
 def test_a_watcher_ends_with_a_rank_that_is_killed(stream: Stream, tmp_path: Path) -> None:
