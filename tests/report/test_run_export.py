@@ -18,6 +18,7 @@ from penstock.cli.main import main
 from penstock.observe.steps import PARTS, UNMEASURED, StepRecorder, read_steps
 from penstock.report.exports.run_export import Following, export_run, open_sink
 from penstock.report.exports.target import target_of
+from penstock.run.directory import runs_below
 from penstock.state.ranks.clock import Clock
 from tests.conftest import ROOT
 from tests.report import exported
@@ -213,6 +214,13 @@ def test_the_mfu_of_a_step_is_that_of_the_run_or_nothing(tmp_path: Path, capsys:
         )
 
 
+def test_what_is_exported_is_no_run(tmp_path: Path, capsys: Capture) -> None:
+    """Goal: a folder of parquet, which has ``steps`` too, is not listed as a run."""
+    recorded(tmp_path / "run", [range(3)], 1)
+    export(tmp_path / "run", f"parquet:{tmp_path / 'out'}", capsys)
+    assert [run.path.name for run in runs_below(tmp_path)] == ["run"]
+
+
 def test_late_values_are_waited_for(tmp_path: Path, capsys: Capture) -> None:
     """Goal: a row is exported when it will not change any more. Method: a loop that goes on, with a loss that comes a step late."""
     run, out = tmp_path / "run", tmp_path / "out"
@@ -280,6 +288,7 @@ LOOP = """
 import sys
 from pathlib import Path
 from penstock.observe.steps import StepRecorder
+from penstock.run.directory import runs_below
 from penstock.state.ranks.clock import Clock
 from tests.report.exported import tell
 recorder = StepRecorder(Path(sys.argv[1]), 0, 0)
