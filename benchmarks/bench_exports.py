@@ -1,4 +1,4 @@
-"""What exporting a run of a million steps takes, by form: seconds, memory of the process, bytes on the disk.
+"""What exporting a run of a million steps takes, by form: processor time, memory of the process, bytes on the disk.
 
 Rows are those of a recorder: six parts, the device's split, five facts, two scalars, a hundredth of them torn apart by a second life.
 """
@@ -24,7 +24,7 @@ _PARTS = ("data", "forward", "backward", "optimizer", "judge")
 
 def run() -> Table:
     """Measure in one run."""
-    table = Table("a million steps are exported in a minute at most", "s")
+    table = Table("a million steps are exported in a minute of one processor at most", "s of processor time")
     with tempfile.TemporaryDirectory() as folder, _receiver() as url:
         place = Path(folder)
         _recorded(place / "run")
@@ -67,14 +67,14 @@ def _recorded(out: Path) -> None:
 _PROGRAM = """
 import resource, sys, time
 from penstock.cli.main import main
-began = time.perf_counter()
+began = time.process_time()
 assert main(["runs", "export", *sys.argv[1:]]) == 0
-print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
 
 def _exported(place: Path, target: str) -> tuple[float, int, str]:
-    """Seconds of the command, memory of its process, and what it says."""
+    """Processor seconds of the command, memory of its process, and what it says."""
     words = [sys.executable, "-c", _PROGRAM, str(place / "run"), "--to", target]
     environment = {**os.environ, "PENSTOCK_HOME": str(place / "home")}
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)

@@ -1,5 +1,6 @@
 """Runs that are exported, and what their owners' readers give back."""
 
+import json
 import sys
 import types
 from collections import Counter
@@ -8,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
+from penstock.cli.main import main
 from penstock.observe.steps import StepRecorder
+
+Capture = pytest.CaptureFixture[str]
 
 #: Shows escapes, markup, line breaks and what is not ASCII.
 HOSTILE = "<b>\x1b[31m\nschlüssel/../x"
@@ -134,3 +139,12 @@ def counters(path: Path) -> dict[tuple[str, str], list[float]]:
             track = tracks[packet.track_event.track_uuid]
             values.setdefault(track, []).append(packet.track_event.double_counter_value)
     return values
+
+
+def export(run: Path, to: str, capsys: Capture, *words: str) -> dict[str, object]:
+    """What the command says."""
+    capsys.readouterr()
+    status = main(["runs", "export", str(run), "--to", to, "--json", *words])
+    answer: dict[str, object] = json.loads(capsys.readouterr().out)
+    assert status == (1 if answer["refused"] else 0)
+    return answer

@@ -16,18 +16,17 @@ import pytest
 from penstock import errors
 from penstock.cli.main import main
 from penstock.observe.steps import PARTS, UNMEASURED, StepRecorder, read_steps
-from penstock.report.exports.otlp_request import TRIES_MAX, Receiver
 from penstock.report.exports.run_export import Following, export_run, open_sink
 from penstock.report.exports.target import target_of
+from penstock.run.directory import runs_below
 from penstock.state.ranks.clock import Clock
 from tests.conftest import ROOT
 from tests.report import exported
-from tests.report.exported import HOSTILE, loss_of, recorded, tell
+from tests.report.exported import HOSTILE, Capture, export, loss_of, recorded, tell
 from tests.report.mortal import KILLED_AT, SAVE_EVERY, STEPS
 from tests.report.receiver import receiver
 from tests.torch.stream import make_stream
 
-Capture = pytest.CaptureFixture[str]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}"}
 MORTAL = [sys.executable, str(ROOT / "tests/report/mortal.py")]
 
@@ -36,14 +35,6 @@ MORTAL = [sys.executable, str(ROOT / "tests/report/mortal.py")]
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
-
-
-def export(run: Path, to: str, capsys: Capture, *words: str) -> dict[str, object]:
-    capsys.readouterr()
-    status = main(["runs", "export", str(run), "--to", to, "--json", *words])
-    answer: dict[str, object] = json.loads(capsys.readouterr().out)
-    assert status == (1 if answer["refused"] else 0)
-    return answer
 
 
 def test_tensorboard_reads_every_scalar_of_the_last_execution(tmp_path: Path, capsys: Capture) -> None:
@@ -121,67 +112,6 @@ def test_perfetto_shows_steps_their_parts_and_the_device(tmp_path: Path, capsys:
     assert counters["rank 0", HOSTILE] == [0.1 * step for step in (0, 3, 6, 6, 9)]
     assert counters["rank 1", "memory_peak"][:2] == [2.0**40, 2.0**40 + 2]
     assert [name for name in exported.instants(path) if "nan" in name] == ["loss is nan"] * 4
-
-
-def test_otlp_points_are_exact_and_sums_only_grow(tmp_path: Path, capsys: Capture) -> None:
-    """Goal: gauges, sums and attributes as OpenTelemetry means them. Method: a real HTTP receiver that says 503 first."""
-    run = tmp_path / "run"
-    recorded(run, [range(7), range(4, 12)])
-    with receiver() as received:
-        received.statuses = [503]
-        answer = export(run, f"otlp:{received.url}", capsys)
-        again = export(run, f"otlp:{received.url}", capsys)
-    assert (answer["steps"], again["steps"], again["moments"]) == (30, 0, 0)
-    assert set(received.paths) == {"/v1/metrics"}
-
-    points = list(received.points())
-    steps = [
-        (facts["penstock.life"], facts["penstock.rank"], point.as_int)
-        for facts, name, point in points
-        if name == "penstock.step"
-    ]
-    lives = [(life, step) for life, steps in ((0, range(7)), (1, range(4, 12))) for step in steps]
-    assert sorted(steps) == sorted((life, rank, step) for life, step in lives for rank in range(2))
-    logged = [(facts, point) for facts, name, point in points if name == "penstock.logged"]
-    assert {facts["name"] for facts, _ in logged} == {"loss", HOSTILE}
-    losses = [
-        point.as_double for facts, point in logged if facts["name"] == "loss" and facts["penstock.rank"]
-    ]
-    assert losses[:5] == [loss_of(step, 1) for step in range(5)]
-    tokens = [
-        point.as_int
-        for facts, name, point in points
-        if name == "penstock.tokens" and (facts["penstock.life"], facts["penstock.rank"]) == (1, 1)
-    ]
-    assert tokens == [101 * count for count in range(1, 9)]
-    assert all(
-        point.start_time_unix_nano < point.time_unix_nano
-        for _, name, point in points
-        if name == "penstock.tokens"
-    )
-    moments = {facts["kind"]: point.as_int for facts, name, point in points if name == "penstock.moments"}
-    assert moments == {"life": 2}
-
-
-def test_a_receiver_that_does_not_take_points_is_an_error_with_its_words(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    recorded(run, [range(3)], 1)
-    with receiver() as received:
-        pauses: list[float] = []
-        to = Receiver(received.url, {"authorization": "secret"}, pauses.append)
-        received.statuses = [503] * TRIES_MAX
-        with pytest.raises(errors.ReceiverFailed, match=f"asked {TRIES_MAX} times: HTTP 503 planted"):
-            to.send(b"")
-        assert len(pauses) == TRIES_MAX - 1
-        assert received.headers[0]["authorization"] == "secret"
-        received.statuses = [400]
-        with pytest.raises(errors.ReceiverFailed, match="asked once: HTTP 400"):
-            to.send(b"")
-        received.rejected = 7
-        with pytest.raises(errors.ReceiverFailed, match="rejected 7 points: planted"):
-            to.send(b"")
-    with pytest.raises(errors.ReceiverFailed, match="ConnectionRefusedError"):
-        to.send(b"")
 
 
 def test_targets_of_others_are_refused_and_stay_as_they_are(tmp_path: Path, capsys: Capture) -> None:
@@ -284,6 +214,13 @@ def test_the_mfu_of_a_step_is_that_of_the_run_or_nothing(tmp_path: Path, capsys:
         )
 
 
+def test_what_is_exported_is_no_run(tmp_path: Path, capsys: Capture) -> None:
+    """Goal: a folder of parquet, which has ``steps`` too, is not listed as a run."""
+    recorded(tmp_path / "run", [range(3)], 1)
+    export(tmp_path / "run", f"parquet:{tmp_path / 'out'}", capsys)
+    assert [run.path.name for run in runs_below(tmp_path)] == ["run"]
+
+
 def test_late_values_are_waited_for(tmp_path: Path, capsys: Capture) -> None:
     """Goal: a row is exported when it will not change any more. Method: a loop that goes on, with a loss that comes a step late."""
     run, out = tmp_path / "run", tmp_path / "out"
@@ -351,6 +288,7 @@ LOOP = """
 import sys
 from pathlib import Path
 from penstock.observe.steps import StepRecorder
+from penstock.run.directory import runs_below
 from penstock.state.ranks.clock import Clock
 from tests.report.exported import tell
 recorder = StepRecorder(Path(sys.argv[1]), 0, 0)
@@ -508,3 +446,33 @@ def test_a_journal_of_strange_entries_is_exported_as_far_as_it_goes(tmp_path: Pa
     with receiver() as received:
         export(run, f"otlp:{received.url}", capsys)
     assert {facts["kind"] for facts, _, _ in received.points()} == {"checkpoint", "note", "from the future"}
+
+
+#: Runs the command where files may have so many bytes.
+LIMITED = """
+import resource, sys
+from penstock.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["tensorboard", "parquet", "perfetto"])
+def test_an_export_without_room_goes_on_when_there_is_some(
+    tmp_path: Path, capsys: Capture, kind: str
+) -> None:
+    """Goal: a full disk costs nothing but time. Method: files that may not grow beyond 5 kB, and the same again without a limit."""
+    run, place = tmp_path / "run", tmp_path / "target"
+    recorded(run, [range(500)], 1)
+    words = ["runs", "export", str(run), "--to", f"{kind}:{place}"]
+    command = [sys.executable, "-c", LIMITED, "5000", *words]
+    done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "File too large" in done.stderr
+    assert export(run, f"{kind}:{place}", capsys)["steps"] == 500
+    counts = {
+        "tensorboard": lambda: len(exported.scalars(place, "loss")),
+        "parquet": lambda: len(exported.table(place)),
+        "perfetto": lambda: len(exported.steps_of(place, 0)),
+    }
+    assert counts[kind]() == 500

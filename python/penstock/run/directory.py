@@ -101,10 +101,11 @@ class RunDirectory:
             raise RunDamaged(file=str(path), place=0, reason=str(reason)) from reason
 
     def is_run(self) -> bool:
-        """Whether there is one, or a loop of somebody's own whose steps were recorded."""
-        return (self.path / "run.json").is_file() or any(
-            (self.path / folder).is_dir() for folder in (JOURNAL, STEPS)
-        )
+        """Whether there is one, or a loop of somebody's own whose steps were recorded. Other folders may be called ``steps``."""
+        if (self.path / "run.json").is_file() or (self.path / JOURNAL).is_dir():
+            return True
+        steps = self.path / STEPS
+        return steps.is_dir() and any(path.suffix in (".pst", ".tail") for path in steps.iterdir())
 
     def is_only_observed(self) -> bool:
         """Whether it has steps, and nothing that ``penstock.Run`` writes."""

@@ -155,6 +155,8 @@ def _joined(
 
 def stacked(pieces: list[Columns]) -> Columns:
     """Columns behind columns; what a piece does not have was not measured there."""
+    if len(pieces) == 1:
+        return pieces[0]
     kinds = {name: values.dtype for piece in pieces for name, values in piece.items()}
     lengths = [len(next(iter(piece.values()), ())) for piece in pieces]
     return {
