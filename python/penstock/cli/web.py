@@ -15,7 +15,7 @@ from penstock.cli.registry_place import Place
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from penstock.view.address import Address
+    from penstock.view.address import Address, RunsAddress
 
 app = command_app(
     "web",
@@ -91,13 +91,13 @@ def web(
     if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
         raise UsageError("the browser view is not installed", hint="pip install 'penstock[view]'")
     from penstock.cli.registry_place import open_registry
-    from penstock.view.address import RecipeAddress, in_url, parse
+    from penstock.view.address import RecipeAddress, in_url, parse, parse_runs
     from penstock.view.web.access import access_for, checked_prefix, is_loopback
     from penstock.view.web.server import listen, serve
     from penstock.view.web.site import Site
 
     checked_prefix(listening.prefix)
-    shown_first = parse(address) if address else None
+    shown_first = (parse_runs(address) or parse(address)) if address else None
     recipe = shown_first.path if isinstance(shown_first, RecipeAddress) else None
     site = Site(
         registry=open_registry(registry, recipe=recipe),
@@ -133,7 +133,7 @@ def web(
     return 0
 
 
-def _roots(address: "Address | None") -> tuple[Path, ...]:
+def _roots(address: "Address | RunsAddress | None") -> tuple[Path, ...]:
     """Where the reader stands and, if the address names a file elsewhere, the folder of that."""
     from penstock.view.address import RecipeAddress, RunAddress, RunsAddress
 

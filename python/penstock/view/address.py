@@ -102,7 +102,7 @@ class RunsAddress:
 
 
 StreamAddress: TypeAlias = RecipeAddress | RunAddress
-Address: TypeAlias = VersionAddress | StreamAddress | RunsAddress
+Address: TypeAlias = VersionAddress | StreamAddress
 
 
 def parse(text: str) -> Address:
@@ -120,8 +120,9 @@ def parse(text: str) -> Address:
     if (row := _ROW.fullmatch(address)) is not None:
         return VersionAddress(row[1], _number(address, "row", row[2]))
     path, hash_, rest = address.partition("#")
-    if path.startswith(RUNS) and not hash_:
-        return RunsAddress(_path(address, path.removeprefix(RUNS)))
+    if path.startswith(RUNS):
+        hint = f"penstock web {address[:200]}, or penstock runs list FOLDER"
+        raise _refusal(address, "it is a folder of runs, and only a browser shows several", hint)
     if path.startswith(RUN):
         return RunAddress(_path(address, path.removeprefix(RUN)), _place(address, rest, hash_))
     if path.endswith(RECIPES) and not ("@" in path and _VERSION.fullmatch(path)):
@@ -133,7 +134,17 @@ def parse(text: str) -> Address:
     return VersionAddress(address)
 
 
-def in_url(address: Address) -> str:
+def parse_runs(text: str) -> RunsAddress | None:
+    """The folder of runs that an address, or a whole URL that shows one, means; None where it is the address of something else."""
+    address = text.strip()[: LENGTH_MAX + 1]
+    if address.startswith((IN_URL, "http://", "https://")):
+        address = _in_url(address)
+    if not address.startswith(RUNS) or len(address) > LENGTH_MAX:
+        return None
+    return RunsAddress(_path(address, address.removeprefix(RUNS)))
+
+
+def in_url(address: Address | RunsAddress) -> str:
     """How an address stands in the URL of a browser."""
     return IN_URL + quote(str(address), safe=_PLAIN)
 

@@ -22,7 +22,7 @@ from penstock.data.recipe.recipe import recipe_of
 from penstock.data.records import RecordBatch
 from penstock.errors import RowOutOfRange, RunUnknown, TokenOutOfRange, UsageError
 from penstock.registry import Registry
-from penstock.view.address import Address, Place, RunAddress, RunsAddress, StreamAddress, VersionAddress, at
+from penstock.view.address import Address, Place, RunAddress, StreamAddress, VersionAddress, at
 from penstock.view.model.records import RecordView
 from penstock.view.model.rows import VersionView
 from penstock.view.model.tokens.batch import BatchView, view_of
@@ -155,11 +155,6 @@ class Opener:
             return OpenedVersion(address, self.registry)
         if isinstance(address, RunAddress):
             return self._run(address)
-        if isinstance(address, RunsAddress):
-            raise UsageError(
-                f"{address} is a folder of runs, and only a browser shows several",
-                hint=f"penstock web {address}, or penstock runs list {shlex.quote(address.folder)}",
-            )
         recipe = Recipe.load(address.path)
         return self._stream(address, recipe, self._registry_of(recipe), Skips())
 

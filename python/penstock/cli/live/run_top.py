@@ -67,6 +67,6 @@ def _live(runs: Sequence[WatchedRun], every_s: float) -> int:
             if leaves(pressed):
                 break
             choice = choice.pressed(pressed, views)
-    for line in plain_lines(views):
-        print_text(line)
+    for words in plain_lines(views):
+        print_text(words)
     return _exit_code(views)
