@@ -9,6 +9,7 @@ import pytest
 
 from penstock.observe.steps import UNMEASURED
 from penstock.report.diagnosis.cause import Cause
+from penstock.report.diagnosis.observation import middle_of, middle_of_others
 from penstock.report.run_report import Evidence, RunReport, report_of
 from tests.report.simulator import MS, Loop, stacks
 
@@ -363,3 +364,13 @@ def test_own_code_is_shown_by_stacks_that_were_taken_in_it() -> None:
     cause = first(loop.evidence())
     assert cause.place == "at train.py:41 `main`"
     assert cause.evidence == "50 of 50 stacks"
+
+
+@pytest.mark.parametrize("ranks", range(2, 10))
+def test_the_middle_of_the_others_is_found_without_looking_at_each_rank_alone(ranks: int) -> None:
+    """Goal: 64 ranks cost one look. Method: against leaving each rank out in turn, with many equal values."""
+    values = np.random.default_rng(ranks).integers(0, 5, (ranks, 300))
+    alone = [np.sort(np.delete(values, rank, axis=0), axis=0)[(ranks - 2) // 2] for rank in range(ranks)]
+
+    assert np.array_equal(middle_of_others(values), np.stack(alone))
+    assert np.array_equal(middle_of(values), np.sort(values, axis=0)[(ranks - 1) // 2])

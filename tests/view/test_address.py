@@ -14,10 +14,12 @@ from penstock.view.address import (
     Place,
     RecipeAddress,
     RunAddress,
+    RunsAddress,
     VersionAddress,
     at,
     in_url,
     parse,
+    parse_runs,
 )
 
 NUMBERS = st.integers(0, (1 << 63) - 1)
@@ -108,3 +110,15 @@ def test_another_place_of_the_same_stream() -> None:
     address = parse("recipe.toml#step=7,lane=3/8,row=5")
     assert isinstance(address, RecipeAddress)
     assert str(at(address, step=8, row=None)) == "recipe.toml#step=8,lane=3/8"
+
+
+def test_a_folder_of_runs_has_an_address_that_only_a_browser_shows() -> None:
+    for folder in ("runs", "a b/<c>", "100%~"):
+        assert parse_runs(str(RunsAddress(folder))) == RunsAddress(folder)
+        assert parse_runs(f"http://box:8090/{in_url(RunsAddress(folder))}?group=seed") == RunsAddress(folder)
+    assert parse_runs("run:runs/exp1") is None
+    assert parse_runs("web@3") is None
+    with pytest.raises(AddressInvalid, match="its path is empty"):
+        parse_runs("runs:")
+    with pytest.raises(AddressInvalid, match="only a browser shows several"):
+        parse("runs:runs")

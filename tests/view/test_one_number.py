@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from penstock.cli.runs import COMMANDS as RUNS_COMMANDS
+from penstock.report.curves.run_screen import run_screen
 from penstock.report.quantities import duration, percent, rate
 from tests.view.browsing import watching
 from tests.view.serving import client_of, site_at
@@ -77,6 +78,18 @@ def test_top_and_the_answer_for_the_page_have_the_numbers_of_the_report(
 
     assert numbers_of(top["runs"][0]) == reported
     assert numbers_of(page) == reported
+
+
+def test_the_curve_of_the_mfu_over_one_bucket_is_the_mfu(
+    runs_folder: Path, reported: dict[str, float]
+) -> None:
+    """Goal: curve and number agree. Method: all steps in one bucket, whose value is a quotient of sums."""
+    screen = run_screen(runs_folder / "runs/counted")
+    (curve,) = screen.curves.to_json(buckets_max=1, names=["mfu"])["curves"]
+    (line,) = curve["lines"]
+
+    assert line["values"] == [pytest.approx(reported["mfu"], rel=1e-9)]
+    assert line["low"][0] < reported["mfu"] < line["high"][0] <= 1
 
 
 def test_the_terminal_has_their_words(runs_folder: Path, reported: dict[str, float]) -> None:

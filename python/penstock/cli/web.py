@@ -91,13 +91,13 @@ def web(
     if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
         raise UsageError("the browser view is not installed", hint="pip install 'penstock[view]'")
     from penstock.cli.registry_place import open_registry
-    from penstock.view.address import RecipeAddress, in_url, parse_page
+    from penstock.view.address import RecipeAddress, in_url, parse, parse_runs
     from penstock.view.web.access import access_for, checked_prefix, is_loopback
     from penstock.view.web.server import listen, serve
     from penstock.view.web.site import Site
 
     checked_prefix(listening.prefix)
-    shown_first = parse_page(address) if address else None
+    shown_first = (parse_runs(address) or parse(address)) if address else None
     recipe = shown_first.path if isinstance(shown_first, RecipeAddress) else None
     site = Site(
         registry=open_registry(registry, recipe=recipe),

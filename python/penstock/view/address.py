@@ -15,12 +15,11 @@ A name that could be a version and a recipe (``web@v2.toml``) is a version; ``./
 """
 
 import re
-import shlex
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote, unquote
 
-from penstock.errors import AddressInvalid, RecipeInvalid, UsageError
+from penstock.errors import AddressInvalid, RecipeInvalid
 
 if TYPE_CHECKING:
     from penstock.data.feed.lane import Lane
@@ -107,18 +106,7 @@ Address: TypeAlias = VersionAddress | StreamAddress
 
 
 def parse(text: str) -> Address:
-    """The address that a text is, or a whole URL that shows one. A folder of runs has no data of its own to show."""
-    address = parse_page(text)
-    if isinstance(address, RunsAddress):
-        raise UsageError(
-            f"{address} is a folder of runs, and only a browser shows several",
-            hint=f"penstock web {address}, or penstock runs list {shlex.quote(address.folder)}",
-        )
-    return address
-
-
-def parse_page(text: str) -> Address | RunsAddress:
-    """The same, and folders of runs, which have a page in the browser."""
+    """The address that a text is, or a whole URL that shows one."""
     address = text.strip()
     if not address or len(address) > LENGTH_MAX:
         reason = (
@@ -132,8 +120,9 @@ def parse_page(text: str) -> Address | RunsAddress:
     if (row := _ROW.fullmatch(address)) is not None:
         return VersionAddress(row[1], _number(address, "row", row[2]))
     path, hash_, rest = address.partition("#")
-    if path.startswith(RUNS) and not hash_:
-        return RunsAddress(_path(address, path.removeprefix(RUNS)))
+    if path.startswith(RUNS):
+        hint = f"penstock web {address[:200]}, or penstock runs list FOLDER"
+        raise _refusal(address, "it is a folder of runs, and only a browser shows several", hint)
     if path.startswith(RUN):
         return RunAddress(_path(address, path.removeprefix(RUN)), _place(address, rest, hash_))
     if path.lower().endswith(RECIPES) and not ("@" in path and _VERSION.fullmatch(path)):
@@ -143,6 +132,16 @@ def parse_page(text: str) -> Address | RunsAddress:
     if _VERSION.fullmatch(address) is None:
         raise _refusal(address, "it is neither a version nor a recipe nor a run")
     return VersionAddress(address)
+
+
+def parse_runs(text: str) -> RunsAddress | None:
+    """The folder of runs that an address, or a whole URL that shows one, means; None where it is the address of something else."""
+    address = text.strip()[: LENGTH_MAX + 1]
+    if address.startswith((IN_URL, "http://", "https://")):
+        address = _in_url(address)
+    if not address.startswith(RUNS) or len(address) > LENGTH_MAX:
+        return None
+    return RunsAddress(_path(address, address.removeprefix(RUNS)))
 
 
 def in_url(address: Address | RunsAddress) -> str:

@@ -67,6 +67,6 @@ def _live(runs: Sequence[WatchedRun], every_s: float) -> int:
             if leaves(pressed):
                 break
             choice = choice.pressed(pressed, views)
-    for text in plain_lines(views):
-        print_text(text)
+    for words in plain_lines(views):
+        print_text(words)
     return _exit_code(views)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import RunUnknown, UsageError
-from penstock.view.address import RecipeAddress, RunAddress, RunsAddress, StreamAddress, at, parse, parse_page
+from penstock.view.address import RecipeAddress, RunAddress, RunsAddress, StreamAddress, at, parse, parse_runs
 from penstock.view.model import BatchView, RecordView
 from penstock.view.model.commands import commands_of
 from penstock.view.opener import OpenedStream
@@ -82,8 +82,8 @@ def open_run(site: Site, text: str) -> tuple[RunAddress, Path]:
 
 def open_runs(site: Site, text: str) -> tuple[RunsAddress, Path]:
     """The folder of runs at an address, and how to write the address."""
-    address = parse_page(text)
-    if not isinstance(address, RunsAddress):
+    address = parse_runs(text)
+    if address is None:
         raise UsageError(
             f"{text[:200]} is not a folder of runs", hint="folders of runs are written as runs:DIR"
         )
