@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from penstock.cli.runs import COMMANDS as RUNS_COMMANDS
 from penstock.report.curves.run_screen import run_screen
 from penstock.report.quantities import duration, percent, rate
 from tests.view.browsing import watching
@@ -127,7 +126,6 @@ def test_the_painted_page_has_them(browser: Browser, runs_address: str, reported
             )
 
 
-@pytest.mark.skipif("watch" not in RUNS_COMMANDS, reason="this build has no `penstock runs watch`")
 def test_prometheus_has_them(runs_folder: Path, reported: dict[str, float]) -> None:
     families = {}
     for line in command(runs_folder, "runs", "watch", "runs/counted", "--once").splitlines():
