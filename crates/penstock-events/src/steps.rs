@@ -1,6 +1,6 @@
 //! The step table: one row per step and rank, kept through a kill, read back around damage.
 //!
-//! The loop hands a row to a bounded queue and never waits. A thread appends rows to a raw [`tail`] every 20 ms; every
+//! The loop hands a row to a bounded queue and never waits. A thread appends rows to a raw [`tail`] every 5 ms; every
 //! 4,096 rows it makes a checked, compressed column [`block`] of them. Values that a device gives later are patched into
 //! rows that are still in the tail. [`read`] joins blocks and tail, and names what is damaged.
 
