@@ -11,7 +11,9 @@ import pytest
 from penstock.cli.main import main
 from penstock.observe.steps import StepRecorder
 from penstock.report import ledger
+from penstock.report.curves.run_screen import run_screen
 from penstock.report.loop_summary import loop_summary
+from penstock.view.model.run_summary import condition_of
 
 ROOT = Path(__file__).parents[2]
 #: Waits until its rows are on their way.
@@ -94,6 +96,7 @@ def test_a_loop_that_is_started_again_is_another_one(tmp_path: Path) -> None:
     accounts = ledger(tmp_path / "ended")
     assert [life.number for life in accounts.ranks[0].lives] == [1]
     assert accounts.incidents == []
+    assert condition_of(run_screen(tmp_path / "ended"), running=False) == "ended"
     command = [sys.executable, "-c", KILLED, str(tmp_path / "killed")]
     assert subprocess.run(command, cwd=ROOT, timeout=60).returncode == -9
     record(tmp_path / "killed", [3.0] * 3, life=1)

@@ -46,7 +46,9 @@ def run_mfu(observation: Observation, notes: Sequence[FlopNote]) -> dict[str, An
 def mfu_from(counted: CountedSteps, notes: Sequence[FlopNote]) -> dict[str, Any]:
     """The same from sums over steps."""
     if not notes:
-        return _refused("FLOPs are not counted: run.steps(state, flops=penstock.torch.flops(model, batch))")
+        return _refused(
+            "FLOPs are not counted: give flops=penstock.torch.flops(model, batch) to run.steps or observed"
+        )
     unknown = sorted({reason for note in notes for reason in note.unknown})
     if unknown:
         return _refused(f"unknown operator: {'; '.join(unknown[:3])}")

@@ -166,6 +166,9 @@ def _life(
     if record is None and not len(steps.numbers):
         return None
     ended = next((moment.at_ns for moment in reversed(moments) if moment.kind == "end"), None)
+    if record is None and table is not None and table.is_closed:
+        # A loop that was only observed has no journal: its table says that it ended.
+        ended = next((int(at) for at in steps.ends[-1:] if at != UNMEASURED), None)
     died = clocks.stamp(_died(supervised, rank), clock)
     cause = "" if supervised is None else supervised.what
     end = sources.ends.get(key) or sources.ends.get((number, 0))

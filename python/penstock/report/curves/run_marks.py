@@ -55,13 +55,15 @@ def _life(number: int, of_ranks: Sequence[LifeTimeline], entries: Sequence[Entry
     of_life = [entry for entry in entries if entry.incarnation == number]
     start = next((entry for entry in of_life if entry.kind == "start"), None)
     end = next((entry for entry in of_life if entry.kind == "end"), None)
+    # A loop that was only observed has no journal.
+    is_over = not entries and all(life.ended is not None for life in of_ranks)
     return {
         "life": number,
         "step": min(begun, default=None),
         "last_step": max(last, default=None),
         "ranks": len(of_ranks),
         "began_s": None if start is None else start.at,
-        "end": "" if end is None else str(end.facts.get("how", "")),
+        "end": str(end.facts.get("how", "")) if end is not None else "done" if is_over else "",
     }
 
 
