@@ -23,7 +23,7 @@ TOLD_PARTS = ("transfer", "forward", "backward", "optimizer")
 HOST = tuple(f"host.{part}" for part in PARTS)
 #: The device's own split of a step, between the marks of two steps; ``idle`` is time in which it waited for the host.
 DEVICE = (*(f"device.{part}" for part in PARTS), "device.idle")
-#: Of the process and its feed. ``exchanged`` is the moment at which the exchange between ranks was over, which no rank leaves before the last has come.
+#: Of the process, its feed and its device, which is looked at about twenty times a second whether it has anything to do. ``exchanged`` is the moment at which the exchange between ranks was over, which no rank leaves before the last has come.
 FACTS = (
     "exchanged",
     "tokens",
@@ -36,6 +36,8 @@ FACTS = (
     "rss",
     "feed_depth",
     "bytes_read",
+    "device_looks",
+    "device_idle_looks",
 )
 FEED_STAGES = ("plan", "read", "digest", "map")
 FEED = tuple(f"feed.{stage}" for stage in FEED_STAGES)

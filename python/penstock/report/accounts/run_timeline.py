@@ -127,10 +127,15 @@ def _newest_loop(rows: dict[tuple[int, int], StepRows]) -> dict[tuple[int, int],
     lives = sorted({life for life, _ in rows})
     for before, life in reversed([*pairwise(lives)]):
         has_ended = all(table.is_closed for key, table in rows.items() if key[0] == before)
-        firsts = [table.columns["step"][:1].tolist() for key, table in rows.items() if key[0] == life]
-        if has_ended and all(first in ([], [0]) for first in firsts):
+        if has_ended and all(_first_step(table) == 0 for key, table in rows.items() if key[0] == life):
             return {key: table for key, table in rows.items() if key[0] >= life}
     return rows
+
+
+def _first_step(table: StepRows) -> int | None:
+    """Also of rows that are only left as sums."""
+    firsts = [table.rolled.get("first_step", ())[:1], table.columns["step"][:1]]
+    return next((int(first) for column in firsts for first in column), None)
 
 
 def _compiles(run: Path) -> dict[tuple[int, int], list[tuple[int, int]]]:

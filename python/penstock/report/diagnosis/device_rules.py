@@ -1,5 +1,7 @@
 """Causes that the device's columns show: a host that launches too slowly, padding, an allocator that tries again."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from penstock.report.accounts.timeline import Times
@@ -9,34 +11,56 @@ from penstock.report.diagnosis.observation import Observation
 #: Parts of the host in which a device that waits is told by other rules.
 _TOLD = ("data", "transfer", "checkpoint", "eval", "gc", "user", "exchange")
 _COMPUTE = ("forward", "backward")
+#: So many looks tell a share to a few hundredths.
+_LOOKS_MIN = 60
 #: Between two looks at the allocator's counter.
 _LOOK_NS = 1_000_000_000
 
 
-def host_bound(observation: Observation) -> list[Cause]:
-    """The device idles while the host is in forward, backward or the optimizer."""
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """How long the device had nothing to do, and what shows it."""
+
+    ns: int
+    evidence: str
+    facts: dict[str, object]
+
+
+def _idle(observation: Observation) -> _Idle | None:
+    """By looks at random moments, which see gaps between the kernels of a part; where those are too few, by marks, which see gaps between parts alone."""
+    total = int(observation.times.max(axis=0).sum()) if observation.times.size else 0
+    looks, idle_looks = (observation.counted(name) for name in ("device_looks", "device_idle_looks"))
+    if looks >= _LOOKS_MIN and total > 0:
+        facts: dict[str, object] = {"looks": looks, "idle_looks": idle_looks}
+        ns = total * idle_looks // looks
+        return _Idle(ns, f"it was idle in {idle_looks} of {looks} looks", {"idle_ns": ns, **facts})
     idle = observation.middle("device.idle")
     if idle is None or not len(idle):
+        return None
+    ns = int(idle.sum())
+    return _Idle(ns, f"the device idles {seconds(ns)} in {len(idle)} steps", {"idle_ns": ns})
+
+
+def host_bound(observation: Observation) -> list[Cause]:
+    """The device idles while the host is in forward, backward or the optimizer."""
+    idle = _idle(observation)
+    if idle is None:
         return []
-    elsewhere = np.zeros(len(idle), np.int64)
-    for part in _TOLD:
-        column = observation.middle(f"host.{part}")
-        if column is not None:
-            elsewhere += column
-    late = np.maximum(idle - elsewhere, 0)
-    cost = int(late.sum())
+    columns = [observation.middle(f"host.{part}") for part in _TOLD]
+    told = sum(int(column.sum()) for column in columns if column is not None)
+    cost = idle.ns - told - observation.compiled_ns
     if cost <= 0:
         return []
-    spent = seconds(cost // len(idle))
+    spent = seconds(cost // observation.times.shape[1])
     return [
         Cause(
             "host_bound",
             cost,
             f"a step leaves the device idle for {spent} while the host launches its work",
             "",
-            f"the device idles {seconds(int(idle.sum()))} in {len(idle)} steps",
+            idle.evidence,
             "compile the model, use CUDA graphs, or make the batch larger",
-            {"idle_ns": int(idle.sum())},
+            idle.facts,
         )
     ]
 
@@ -113,17 +137,17 @@ def allocator(observation: Observation) -> list[Cause]:
 
 def device_bound(observation: Observation) -> Cause | None:
     """Nothing avoidable: the device computes."""
-    idle = observation.middle("device.idle")
+    idle = _idle(observation)
     total = int(observation.times.max(axis=0).sum()) if observation.times.size else 0
     if idle is None or total <= 0:
         return None
-    busy = total - int(idle.sum())
+    busy = total - idle.ns
     return Cause(
         "device_bound",
         0,
         f"the device computes for {100 * busy / total:.0f} % of the step time",
         "",
-        f"idle for {seconds(int(idle.sum()))} of {seconds(total)}",
+        f"idle for {seconds(idle.ns)} of {seconds(total)}",
         "a faster model or device helps, nothing around it does",
-        {"idle_ns": int(idle.sum()), "steps_ns": total},
+        {**idle.facts, "steps_ns": total},
     )

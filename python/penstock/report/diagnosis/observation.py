@@ -11,7 +11,7 @@ from functools import reduce
 import numpy as np
 
 from penstock.observe.steps import StackSample
-from penstock.observe.steps.compile_file import CompileSpan
+from penstock.observe.steps.compile_file import CompileSpan, stretches_of
 from penstock.report.accounts.ledger import Ledger
 from penstock.report.accounts.timeline import UNMEASURED, Times
 
@@ -94,6 +94,20 @@ class Observation:
         """A column of the rank in the middle, step by step: what one slow rank does is not in it."""
         values = self.matrix(name)
         return None if values is None else middle_of(values)
+
+    @property
+    def compiled_ns(self) -> int:
+        """How long each rank compiled, in the mean."""
+        spans: dict[tuple[int, int], list[CompileSpan]] = {}
+        for span in self.compiles:
+            spans.setdefault((span.life, span.rank), []).append(span)
+        stretches = [stretch for of_rank in spans.values() for stretch in stretches_of(of_rank)]
+        return sum(end - begin for begin, end in stretches) // max(1, len(self.ranks))
+
+    def counted(self, name: str) -> int:
+        """The sum of a count over all ranks and steps; rows without one have none."""
+        columns = [rank.columns[name] for rank in self.ranks if name in rank.columns]
+        return sum(int(column[column != UNMEASURED].sum()) for column in columns)
 
     def increments(self, name: str) -> Times | None:
         """How much a counter grew in each step, of all ranks as rows; None where a rank never looked at it.

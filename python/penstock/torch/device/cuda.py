@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from penstock.state.contract import Copy, Copying, Sample
-from penstock.torch.device.driver import driver
+from penstock.torch.device.driver import beside_captures, driver
 from penstock.torch.device.mover import TORCH_TYPES, as_bytes, fill, picked, strips
 from penstock.torch.device.pinned_memory import ARENAS, address_of
 from penstock.torch.device.snapshot import Snapshot, Stretch
@@ -50,7 +50,8 @@ class CudaCopying:
 
     def wait(self) -> None:
         """Sleep until the copies are done."""
-        self._event.synchronize()
+        with beside_captures():
+            self._event.synchronize()
         self._kept.clear()
 
 

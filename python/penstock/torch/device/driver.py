@@ -1,10 +1,12 @@
-"""Copies launched through the CUDA driver itself.
+"""Calls of the CUDA driver itself: copies, and what PyTorch has no words for.
 
 A state has a thousand tensors, and training waits until a copy of each is launched. Through PyTorch a launch costs 40 µs, most
 of it for views of both sides; this one takes two addresses.
 """
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 
 import torch
@@ -34,6 +36,8 @@ class _Rows(ctypes.Structure):
 
 
 _ON_HOST, _ON_DEVICE = 1, 2
+#: ``CU_STREAM_CAPTURE_MODE_RELAXED`` of the driver.
+_RELAXED = 2
 
 
 class Driver:
@@ -55,6 +59,25 @@ class Driver:
         self._rows = library.cuMemcpy2DAsync_v2
         self._rows.argtypes = (ctypes.POINTER(_Rows), ctypes.c_void_p)
         self._rows.restype = ctypes.c_int
+        self._exchange_mode = library.cuThreadExchangeStreamCaptureMode
+        self._exchange_mode.argtypes = (ctypes.POINTER(ctypes.c_int),)
+        self._is_capturing = library.cuStreamIsCapturing
+        self._is_capturing.argtypes = (ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
+
+    @contextmanager
+    def beside_captures(self) -> Iterator[None]:
+        """What this thread calls meanwhile ends no capture of a CUDA graph in another one: by default a capture fails as soon as any thread waits or asks."""
+        mode = ctypes.c_int(_RELAXED)
+        self._exchange_mode(ctypes.byref(mode))
+        try:
+            yield
+        finally:
+            self._exchange_mode(ctypes.byref(mode))
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether work on a stream goes into a graph; also where the driver does not say."""
+        status = ctypes.c_int()
+        return bool(self._is_capturing(stream, ctypes.byref(status)) or status.value)
 
     def rows_to_host(self, host: int, device: int, form: tuple[int, int, int], stream: int) -> None:
         """Launch a copy of rows from the device, one after another into pinned memory; ``form``: rows, their width, and from one to the next."""
@@ -105,3 +128,9 @@ def driver() -> Driver | None:
         return Driver(ctypes.PyDLL("libcuda.so.1"))
     except (OSError, AttributeError):
         return None
+
+
+def beside_captures() -> AbstractContextManager[None]:
+    """For threads that wait for a device, or ask it, while the program may capture a graph."""
+    calls = driver()
+    return nullcontext() if calls is None else calls.beside_captures()

@@ -4,6 +4,7 @@ Consecutive parts share a mark: what lies between two marks belongs to the part 
 the next one was made, the device had nothing to do, and what lies between them outside of forward, backward, optimizer and evaluation is ``idle``.
 """
 
+import random
 import threading
 import time
 from collections import deque
@@ -14,12 +15,15 @@ import torch
 
 from penstock.observe.steps import StepRecorder
 from penstock.torch.device.current_stream import CurrentStream
+from penstock.torch.device.driver import beside_captures, driver
 
-#: Steps whose marks are not over; those of more are not measured.
-_STEPS_MAX = 32
+#: Steps whose marks are not over; those of more are not measured. Rows take values for as long.
+_STEPS_MAX = 60
+#: So many are looked at before their time.
+_STEPS_MANY = 16
 #: Marks of one step; a step of more parts gives the rest of its time to the last.
 _MARKS_MAX = 1024
-#: Seconds between two looks at what is over.
+#: Seconds between two looks at what is over: in the mean. Chance keeps them out of step with what is periodic.
 _LOOK_S = 0.05
 _WORK = frozenset({"forward", "backward", "optimizer", "eval"})
 
@@ -31,7 +35,7 @@ class DeviceMarks:
     """Of the stream of one device that was current when the step began."""
 
     def __init__(self, device: torch.device, recorder: StepRecorder) -> None:
-        self._recorder = recorder
+        self._device, self._recorder = device, recorder
         self._current = CurrentStream(device)
         #: Looked up once a step.
         self._stream = self._current.get()
@@ -40,14 +44,17 @@ class DeviceMarks:
         self._free: deque[torch.cuda.Event] = deque()
         #: Steps whose marks are on their way: row and marks, of which the last is the next step's first.
         self._coming: deque[tuple[int, list[_Mark]]] = deque()
-        self._ended = threading.Event()
+        self._is_closed = False
+        self._wake = threading.Event()
+        #: How often the stream was looked at since the last row that was told, and how often it had nothing to do.
+        self._looks, self._idle_looks = 0, 0
         self._thread = threading.Thread(target=self._read, name="penstock-marks", daemon=True)
         self._thread.start()
 
     def mark(self, part: str) -> None:
-        """From here on the device's time belongs to a part."""
+        """From here on the device's time belongs to a part. Inside of a graph that is captured nothing is marked: it is not executed now."""
         marks = self._marks
-        if len(marks) >= _MARKS_MAX:
+        if len(marks) >= _MARKS_MAX or self._current.is_capturing():
             return
         was_over = False
         if marks:
@@ -68,20 +75,50 @@ class DeviceMarks:
         marks, self._marks = self._marks, self._marks[-1:]
         if row is not None and len(marks) > 1 and len(self._coming) < _STEPS_MAX:
             self._coming.append((row, marks))
+            if len(self._coming) == _STEPS_MANY:
+                self._wake.set()
         else:
             self._free.extend(event for _, _, event in marks[:-1])
 
     def close(self) -> None:
         """No more marks; what is not over is not measured."""
-        self._ended.set()
+        self._is_closed = True
+        self._wake.set()
         self._thread.join(timeout=5)
 
     def _read(self) -> None:
-        while not self._ended.wait(_LOOK_S):
-            while self._coming and self._coming[0][1][-1][2].query():
-                row, marks = self._coming.popleft()
-                self._tell(row, marks)
-        # A loop that has ended has usually waited for its last steps.
+        try:
+            # The driver asks about streams of the thread's own device.
+            torch.cuda.set_device(self._device)
+            with beside_captures():
+                self._look_until_closed()
+                # A loop that has ended has usually waited for its last steps.
+                self._tell_what_is_over()
+        except RuntimeError:
+            # The device does not answer any more, which its owner hears of at the next call.
+            return
+
+    def _look_until_closed(self) -> None:
+        chance = random.Random(0)
+        next_look = time.monotonic()
+        while not self._is_closed:
+            # Woken up by a step that ends it does not look: those moments are no chance.
+            if self._wake.wait(max(0.0, next_look - time.monotonic())):
+                self._wake.clear()
+            else:
+                next_look = time.monotonic() + chance.uniform(0.5, 1.5) * _LOOK_S
+                self._look()
+            self._tell_what_is_over()
+
+    def _look(self) -> None:
+        """Whether the stream has nothing to do at this moment: inside of forward and backward no mark tells that."""
+        calls = driver()
+        if calls is None or self._recorder.under_way() is None or calls.is_capturing(self._current.handle):
+            return
+        self._looks += 1
+        self._idle_looks += self._stream.query()
+
+    def _tell_what_is_over(self) -> None:
         while self._coming and self._coming[0][1][-1][2].query():
             self._tell(*self._coming.popleft())
 
@@ -95,6 +132,10 @@ class DeviceMarks:
             time.sleep(0)
         for account, ns in sums.items():
             self._recorder.late(row, f"device.{account}", ns)
+        if self._looks:
+            self._recorder.late(row, "device_looks", self._looks)
+            self._recorder.late(row, "device_idle_looks", self._idle_looks)
+            self._looks, self._idle_looks = 0, 0
         self._free.extend(event for _, _, event in marks[:-1])
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from penstock.torch.device.driver import beside_captures
+
 #: Small enough that training, which needs the same lock of the driver to launch kernels, hardly notices.
 SEGMENT_BYTES = 128 << 20
 _PORTABLE = 1
@@ -74,14 +76,16 @@ class Arenas:
             if address_of(memory) in self._known:
                 return
             arena = self._known[address_of(memory)] = Arena(memory)
-        arena.pin()
+        with beside_captures():
+            arena.pin()
 
     def unpin(self, memory: memoryview) -> None:
         """Undo it, once, whoever asks."""
         with self._lock:
             arena = self._known.pop(address_of(memory), None)
         if arena is not None:
-            arena.unpin()
+            with beside_captures():
+                arena.unpin()
 
     def pieces(self, host: memoryview) -> Iterator[tuple[int, torch.Tensor]]:
         """Host memory as tensors that lie in one segment each, with their first byte in it."""
