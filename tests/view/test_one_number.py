@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from playwright.sync_api import Browser, expect
 
 from penstock.report.curves.run_screen import run_screen
 from penstock.report.quantities import duration, percent, rate
+from tests.process.jobs import wait_until
 from tests.view.browsing import watching
 from tests.view.serving import client_of, site_at
 
@@ -128,7 +130,7 @@ def test_the_painted_page_has_them(browser: Browser, runs_address: str, reported
 
 def test_prometheus_has_them(runs_folder: Path, reported: dict[str, float]) -> None:
     families = {}
-    for line in command(runs_folder, "runs", "watch", "runs/counted", "--once").splitlines():
+    for line in scraped(runs_folder, "runs/counted").splitlines():
         if not line.startswith("#") and " " in line:
             name, value = line.rsplit(" ", 1)
             families[_bare(name)] = float(value)
@@ -136,6 +138,26 @@ def test_prometheus_has_them(runs_folder: Path, reported: dict[str, float]) -> N
     for name, family in FAMILIES.items():
         shown = families[family] * (1e9 if name.endswith("_ns") else 1)
         assert shown == pytest.approx(reported[name], rel=1e-12)
+
+
+def scraped(folder: Path, run: str) -> str:
+    """What Prometheus would read of a run."""
+    words = [sys.executable, "-m", "penstock.cli.main", "runs", "watch", run, "--serve", "127.0.0.1:0"]
+    with subprocess.Popen(words, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as watcher:
+        try:
+            assert watcher.stderr is not None
+            address = watcher.stderr.readline().decode().removeprefix("serving ").strip()
+            answers = [""]
+
+            def has_figures() -> bool:
+                with urllib.request.urlopen(address, timeout=60) as answer:
+                    answers.append(answer.read().decode())
+                return "penstock_run_step_seconds{" in answers[-1]
+
+            wait_until(has_figures, "figures of the run")
+            return answers[-1]
+        finally:
+            watcher.terminate()
 
 
 def _bare(name: str) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from penstock.errors import UsageError
 from penstock.state.ranks.launcher import launch_of, place_of
-from penstock.store.home import penstock_home
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +19,13 @@ class Gang:
     #: The launcher's name for the job, and which of its lives this is.
     job: str = ""
     life: int = 0
+    #: Where `penstock run` keeps what it notes about the job; empty with another launcher.
+    job_directory: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As the journal has it. What supervised the run is found by it, also by people whose own home is another."""
-        home = {"home": str(penstock_home().absolute())} if self.launcher == "penstock" else {}
-        return {"launcher": self.launcher, "job": self.job, "life": self.life, **home}
+        place = {"job_directory": self.job_directory} if self.job_directory else {}
+        return {"launcher": self.launcher, "job": self.job, "life": self.life, **place}
 
 
 def gang_of(environment: Mapping[str, str] = os.environ) -> Gang:
@@ -32,7 +33,8 @@ def gang_of(environment: Mapping[str, str] = os.environ) -> Gang:
     place, launch = place_of(environment), launch_of(environment)
     if launch is None:
         return Gang(place.rank, place.ranks)
-    return Gang(place.rank, place.ranks, launch.launcher, launch.job, launch.life)
+    directory = environment.get("PENSTOCK_JOB_DIRECTORY", "") if launch.launcher == "penstock" else ""
+    return Gang(place.rank, place.ranks, launch.launcher, launch.job, launch.life, directory)
 
 
 def check(gang: Gang, ranks: int) -> None:

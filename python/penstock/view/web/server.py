@@ -93,8 +93,6 @@ def serve(
     with listener as listening:
         port = listening.getsockname()[1]
         access = make_access(port) if make_access is not None else access_for("127.0.0.1", port)
-        if announce is not None:
-            announce(address_of(listening, access, page))
         allowed = limits or ConnectionLimits()
         config = uvicorn.Config(
             create_app(site, access, allowed),
@@ -107,17 +105,24 @@ def serve(
             # So many are accepted at once, before those that came earlier are read: few, or a storm would push them out unread.
             backlog=_ACCEPTED_AT_ONCE,
         )
-        _Server(config).run(sockets=[listening])
+        server = _Server(config)
+        if announce is not None:
+            server.started_with = lambda: announce(address_of(listening, access, page))
+        server.run(sockets=[listening])
 
 
 class _Server(uvicorn.Server):
     """Accepts few connections at once, and lets many wait in the kernel."""
+
+    #: Called when it answers, and signals end it in order.
+    started_with: Callable[[], object] = staticmethod(lambda: None)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen as ever, with a longer queue."""
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(_WAITING_MAX)
+        self.started_with()
 
 
 class _Squeezed:
