@@ -47,8 +47,8 @@ def host_bound(observation: Observation) -> list[Cause]:
     if idle is None:
         return []
     columns = [observation.middle(f"host.{part}") for part in _TOLD]
-    told = sum(int(column.sum()) for column in columns if column is not None)
-    cost = idle.ns - told - observation.compiled_ns
+    elsewhere = sum(int(column.sum()) for column in columns if column is not None)
+    cost = idle.ns - elsewhere - observation.compiled_ns
     if cost <= 0:
         return []
     spent = seconds(cost // observation.times.shape[1])
