@@ -12,11 +12,11 @@ from tests.torch.stream import make_stream
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run for each case of ``tests/report/planted.py``."""
+    """A folder with a run for each case of ``tests/report/slow_runs.py``."""
     stream = make_stream(tmp_path_factory.mktemp("stream"))
     folder = tmp_path_factory.mktemp("planted")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.report.planted", str(stream.folder), str(folder)],
+        [sys.executable, "-m", "tests.report.slow_runs", str(stream.folder), str(folder)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -11,7 +11,7 @@ from penstock.cli.main import main
 from penstock.report import ledger
 from penstock.report.run_evidence import evidence_of
 from penstock.report.run_report import report_of
-from tests.report.planted import RANKS, SLOW_RANK, STEPS
+from tests.report.slow_runs import RANKS, SLOW_RANK, STEPS
 
 NEAR = 0.1
 
@@ -42,10 +42,10 @@ def test_a_sleep_in_every_fifth_step_is_named_with_its_line(runs: Path) -> None:
     assert cause["kind"] == "own_code"
     assert cause["cost_ns"] == pytest.approx(noted(runs / "sleep", 0, "planted_s"), rel=NEAR)
     assert cause["sentence"].startswith("every 5th step spends 2")
-    source = (Path(__file__).parent / "planted.py").read_text().splitlines()
+    source = (Path(__file__).parent / "slow_runs.py").read_text().splitlines()
     line = int(cause["place"].partition(":")[2].partition(" ")[0])
     assert "pause(SLEEP_S)" in source[line - 1]
-    assert cause["place"].startswith("at planted.py:")
+    assert cause["place"].startswith("at slow_runs.py:")
 
 
 def test_a_slow_stage_of_the_data_is_named(runs: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_slow_rank_of_four_is_named(runs: Path, case: str, part: str, note: st
     others = median(noted(runs / case, rank, note) for rank in range(RANKS) if rank != SLOW_RANK)
     assert cause["cost_ns"] == pytest.approx(noted(runs / case, SLOW_RANK, note) - others, rel=NEAR)
     if part == "user":
-        assert cause["place"].startswith("at planted.py:")
+        assert cause["place"].startswith("at slow_runs.py:")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Real runs in which something is slow: ``python -m tests.report.planted STREAM OUT`` makes one run for each case, below OUT.
+"""Real runs in which something is slow: ``python -m tests.report.slow_runs STREAM OUT`` makes one run for each case, below OUT.
 
 The model's work is a pause, so that a step has a length of its own on any machine; what is planted is a pause as well. Every rank notes what
 the plant really took, by a clock of its own, in ``CASE.RANK.json``.
