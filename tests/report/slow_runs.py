@@ -108,7 +108,8 @@ def slow_row(tokens: Any, random: Any) -> Any:
     """A stage that takes long: on all ranks of one, on one rank of four, where rows are fewer and slower."""
     ranks = int(os.environ["WORLD_SIZE"])
     if ranks == 1 or os.environ["RANK"] == str(SLOW_RANK):
-        pause(ROW_S * ranks)
+        # Longer than a step takes on a busy machine: a feed that reads ahead would hide it.
+        pause(ROW_S * ranks * (1 if ranks == 1 else 2))
     return tokens
 
 
