@@ -64,7 +64,7 @@ def compiling(observation: Observation) -> list[Cause]:
             "compiling",
             spent,
             f"compiling takes {how_long}",
-            f"at {places.most_common(1)[0][0]}" if places else "",
+            f"at {places.most_common(1)[0][0].rpartition('/')[2]}" if places else "",
             f"compiled again {len(again)} times, {times} of them because {reason}" if again else "",
             "avoid new shapes (pad or bucket them, or torch.compile(dynamic=True))"
             if again
