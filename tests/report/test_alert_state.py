@@ -16,7 +16,7 @@ from penstock.report.watch.run_watch import Snapshot
 from penstock.report.watch.watcher import Watcher
 from tests.conftest import ROOT
 from tests.process.jobs import wait_until
-from tests.report.watched import CASES
+from tests.report.alert_program import CASES
 from tests.torch.stream import make_stream
 
 #: The default alerts with short times, because these runs last seconds.
@@ -50,7 +50,7 @@ def raised(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     for case, out in outs.items():
         out.mkdir()
         (out / "alerts.toml").write_text(SHORT)
-        command = [sys.executable, "-m", "tests.report.watched", str(stream.folder), str(out), case]
+        command = [sys.executable, "-m", "tests.report.alert_program", str(stream.folder), str(out), case]
         # Without a job and a place among ranks: the watcher is this process.
         variables = {"PATH": os.environ["PATH"], "HOME": str(folder), "PENSTOCK_WATCHED": "1"}
         variables |= {"PYTHONPATH": f"{ROOT / 'python'}:{ROOT}", "PENSTOCK_JOB_DIRECTORY": str(folder)}
