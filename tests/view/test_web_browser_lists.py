@@ -165,3 +165,14 @@ def test_links_that_lead_away_are_said_and_nobody_says_there_are_none(
         shown = watched.open()
         expect(shown.locator("section .lead")).to_contain_text("None were found below")
         expect(shown.locator("section .cut")).to_contain_text("links that lead out of the folders")
+
+
+@pytest.mark.parametrize("delay_ms", [145, 150, 155])
+def test_no_letter_is_lost_while_a_search_goes_into_the_link(page: Watched, delay_ms: int) -> None:
+    """Goal: who types as slowly as the box rests loses nothing. Method: letters come as what was typed before them comes back."""
+    shown = page.open()
+    expect(shown.locator("input.search")).to_be_visible()
+    shown.keyboard.press("/")
+    shown.keyboard.type("every SCRIPT", delay=delay_ms)
+    expect(shown.locator("input.search")).to_have_value("every SCRIPT")
+    shown.wait_for_function("() => decodeURIComponent(location.hash).includes('find=every+SCRIPT')")

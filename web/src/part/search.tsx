@@ -20,12 +20,21 @@ export function useSearch(query: ReadonlyMap<string, string>, name: string): Sea
   const rested = query.get(name) ?? "";
   const [typed, setTyped] = useState(rested);
   const timer = useRef(0);
-  useEffect(() => setTyped(rested), [rested]);
+  // What this box has sent itself comes back while its reader may be typing on.
+  const sent = useRef(rested);
+  useEffect(() => {
+    if (rested === sent.current) return;
+    sent.current = rested;
+    setTyped(rested);
+  }, [rested]);
   useEffect(() => () => clearTimeout(timer.current), []);
   const type = (text: string) => {
     setTyped(text);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => replaceQuery(new Map([[name, text === "" ? null : text]])), REST_MS);
+    timer.current = setTimeout(() => {
+      sent.current = text;
+      replaceQuery(new Map([[name, text === "" ? null : text]]));
+    }, REST_MS);
   };
   return { typed, rested, type };
 }
