@@ -21,7 +21,7 @@ from penstock.report.accounts.run_timeline import RunTimeline, run_timeline
 from penstock.state.ranks.clock import Clock
 from tests.conftest import ROOT
 from tests.process.jobs import wait_until
-from tests.report.doomed import ENOUGH, MARK
+from tests.report.ordeal_program import ENOUGH, MARK
 from tests.torch.stream import Stream
 
 PATIENCE_S = 120.0
@@ -109,7 +109,7 @@ class Gang:
         for mark in self.marks.glob("*.*"):
             mark.unlink()
         (self.marks / ENOUGH).unlink(missing_ok=True)
-        words = [ROOT / "tests/report/doomed.py", stream.folder, ordeal.run, self.marks, kind]
+        words = [ROOT / "tests/report/ordeal_program.py", stream.folder, ordeal.run, self.marks, kind]
         preload = [] if library is None else ["env", f"LD_PRELOAD={library}"]
         wish = Launch(
             command=[*preload, sys.executable, *map(str, words)],

@@ -1,4 +1,4 @@
-"""A program that trains until it is told that it is enough, to be killed from outside: ``doomed.py STREAM OUT MARKS KIND``.
+"""A program that trains until it is told that it is enough, to be killed from outside: ``ordeal_program.py STREAM OUT MARKS KIND``.
 
 KIND is ``gang`` (DDP on gloo) or ``alone`` (numpy). Every rank keeps a file in MARKS, ``LIFE.RANK``: its process and how many steps it has made.
 """

@@ -112,6 +112,12 @@ def test_own_code_that_waits_for_a_loader_is_data(package: str) -> None:
     assert "workers" in cause.next_step
 
 
+def test_a_folder_of_the_program_that_is_called_datasets_is_its_own_code() -> None:
+    loop = Loop().plant("user", 30)
+    loop.stacks = stacks(range(100), "/home/me/datasets/train.py:41 main")
+    assert first(loop.evidence()).kind == "own_code"
+
+
 def test_a_line_of_a_library_is_traced_to_the_program() -> None:
     loop = Loop().plant("user", 500, every=5)
     frames = (

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from penstock.report.accounts.ledger import Ledger
-from tests.report.doomed import SAVE_EVERY
 from tests.report.ordeal import Ordeal, set_clock_and_full_disk, shrinking_gang, small_disk
+from tests.report.ordeal_program import SAVE_EVERY
 from tests.torch.stream import Stream, make_stream
 
 #: Of a busy machine; the promise is measured by ``python -m benchmarks ordeal``.

@@ -6,7 +6,7 @@ import pytest
 
 from penstock import errors
 from penstock.report.exports.otlp_request import TRIES_MAX, Receiver
-from tests.report.exported import HOSTILE, Capture, export, loss_of, recorded
+from tests.report.export_readers import HOSTILE, Capture, export, loss_of, recorded
 from tests.report.receiver import receiver
 
 

@@ -22,7 +22,7 @@ from penstock.run.directory import runs_below
 from penstock.state.ranks.clock import Clock
 from tests.conftest import ROOT
 from tests.report import exported
-from tests.report.exported import HOSTILE, Capture, export, loss_of, recorded, tell
+from tests.report.export_readers import HOSTILE, Capture, export, loss_of, recorded, tell
 from tests.report.mortal import KILLED_AT, SAVE_EVERY, STEPS
 from tests.report.receiver import receiver
 from tests.torch.stream import make_stream
@@ -290,7 +290,7 @@ from pathlib import Path
 from penstock.observe.steps import StepRecorder
 from penstock.run.directory import runs_below
 from penstock.state.ranks.clock import Clock
-from tests.report.exported import tell
+from tests.report.export_readers import tell
 recorder = StepRecorder(Path(sys.argv[1]), 0, 0)
 for step in range(400):
     tell(recorder, step, 0)

@@ -13,8 +13,10 @@ _LIBRARY = re.compile(
 )
 
 
-#: Packages whose business is to bring batches.
-_LOADER = re.compile(r"/(?:torch/utils/data|torchdata|webdataset|streaming|grain|datasets|litdata)/")
+#: Packages whose business is to bring batches; a folder of the program may have the same name.
+_LOADER = re.compile(
+    r"/(?:site|dist)-packages/(?:torch/utils/data|torchdata|webdataset|streaming|grain|datasets|litdata)/"
+)
 
 
 @dataclass(frozen=True, slots=True)
