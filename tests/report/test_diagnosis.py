@@ -114,7 +114,7 @@ def test_own_code_that_waits_for_a_loader_is_data(package: str) -> None:
 
 def test_a_folder_of_the_program_that_is_called_datasets_is_its_own_code() -> None:
     loop = Loop().plant("user", 30)
-    loop.stacks = stacks(range(100), "/home/me/datasets/train.py:41 main")
+    loop.stacks = stacks(range(100), "/a/datasets/train.py:41 main")
     assert first(loop.evidence()).kind == "own_code"
 
 

@@ -21,7 +21,7 @@ from penstock.report.exports.target import target_of
 from penstock.run.directory import runs_below
 from penstock.state.ranks.clock import Clock
 from tests.conftest import ROOT
-from tests.report import exported
+from tests.report import export_readers
 from tests.report.export_readers import HOSTILE, Capture, export, loss_of, recorded, tell
 from tests.report.mortal import KILLED_AT, SAVE_EVERY, STEPS
 from tests.report.receiver import receiver
@@ -43,20 +43,20 @@ def test_tensorboard_reads_every_scalar_of_the_last_execution(tmp_path: Path, ca
     recorded(run, [range(7), range(4, 12)])
     assert export(run, f"tensorboard:{logs}", capsys)["steps"] == 12
 
-    losses = exported.scalars(logs, "loss")
+    losses = export_readers.scalars(logs, "loss")
     assert sorted(losses) == list(range(12))
     for step, loss in losses.items():
         mean = (loss_of(step, 0) + loss_of(step, 1)) / 2
         assert loss == np.float32(mean) or (math.isnan(loss) and math.isnan(mean))
-    assert sorted(exported.scalars(logs, HOSTILE)) == [0, 3, 6, 9]
+    assert sorted(export_readers.scalars(logs, HOSTILE)) == [0, 3, 6, 9]
     first, second = (rows for rows in read_steps(run) if rows.life == 1)
     slowest = np.maximum(*(rows.columns["end"] - rows.columns["begin"] for rows in (first, second)))
-    times = exported.scalars(logs, "penstock/step_s")
+    times = export_readers.scalars(logs, "penstock/step_s")
     assert [times[step] for step in range(4, 12)] == (slowest / 1e9).astype(np.float32).tolist()
-    assert exported.scalars(logs, "penstock/memory_peak_bytes")[3] == np.float32(2**40 + 6)
-    rate = exported.scalars(logs, "penstock/tokens_per_s")
+    assert export_readers.scalars(logs, "penstock/memory_peak_bytes")[3] == np.float32(2**40 + 6)
+    rate = export_readers.scalars(logs, "penstock/tokens_per_s")
     assert rate[4] == pytest.approx(201 / times[4], rel=1e-6)
-    assert [text for text in exported.texts(logs) if "begins" in text] == [
+    assert [text for text in export_readers.texts(logs) if "begins" in text] == [
         "life, life 0, rank 0: life 0 begins",
         "life, life 1, rank 0: life 1 begins",
     ]
@@ -68,7 +68,7 @@ def test_parquet_has_every_column_of_every_execution(tmp_path: Path, capsys: Cap
     recorded(run, [range(7), range(4, 12)])
     export(run, f"parquet:{out}", capsys)
 
-    rows = exported.table(out)
+    rows = export_readers.table(out)
     assert len(rows) == 30
     for table in read_steps(run):
         mine = [row for row in rows if (row["life"], row["rank"]) == (table.life, table.rank)]
@@ -92,7 +92,7 @@ def test_perfetto_shows_steps_their_parts_and_the_device(tmp_path: Path, capsys:
     recorded(run, [range(7), range(4, 12)])
     export(run, f"perfetto:{path}", capsys)
 
-    slices = list(exported.slices(path))
+    slices = list(export_readers.slices(path))
     for table in read_steps(run):
         begins, ends = table.columns["begin"], table.columns["end"]
         steps = [f"step {step}" for step in table.columns["step"].tolist()]
@@ -108,10 +108,10 @@ def test_perfetto_shows_steps_their_parts_and_the_device(tmp_path: Path, capsys:
     device = [one for one in slices if one[0] == "rank 1 device"]
     assert {(one[1], one[4] - one[3]) for one in device} == {("forward", 5_000), ("idle", 700)}
     assert len(device) == 2 * 15
-    counters = exported.counters(path)
+    counters = export_readers.counters(path)
     assert counters["rank 0", HOSTILE] == [0.1 * step for step in (0, 3, 6, 6, 9)]
     assert counters["rank 1", "memory_peak"][:2] == [2.0**40, 2.0**40 + 2]
-    assert [name for name in exported.instants(path) if "nan" in name] == ["loss is nan"] * 4
+    assert [name for name in export_readers.instants(path) if "nan" in name] == ["loss is nan"] * 4
 
 
 def test_targets_of_others_are_refused_and_stay_as_they_are(tmp_path: Path, capsys: Capture) -> None:
@@ -171,11 +171,11 @@ def test_what_a_form_cannot_hold_is_left_out_and_named(tmp_path: Path, capsys: C
     answer = export(run, f"tensorboard:{tmp_path / 'logs'}", capsys)
     refusals = [(one["field"], one["step"]) for one in answer["refusals"]]  # type: ignore[attr-defined]
     assert refusals == [("scalar.penstock/step_s", 0), ("loss", 1)]
-    assert exported.scalars(tmp_path / "logs", "loss") == {0: 1.0, 2: 1.0}
+    assert export_readers.scalars(tmp_path / "logs", "loss") == {0: 1.0, 2: 1.0}
     answer = export(run, f"perfetto:{tmp_path / 'a.pftrace'}", capsys)
     assert answer["refused"] == 3
     export(run, f"parquet:{tmp_path / 'out'}", capsys)
-    rows = exported.table(tmp_path / "out")
+    rows = export_readers.table(tmp_path / "out")
     assert [row["memory_peak"] for row in rows] == [2**53 + 1] * 3
     assert [row["scalar.loss"] for row in rows] == [1.0, 1e300, 1.0]
 
@@ -199,17 +199,17 @@ def test_the_mfu_of_a_step_is_that_of_the_run_or_nothing(tmp_path: Path, capsys:
         logs = tmp_path / f"{device} logs"
         export(run, f"tensorboard:{logs}", capsys)
         if device == "NVIDIA H9000":
-            assert "penstock/mfu" not in exported.accumulated(logs).Tags()["scalars"]
+            assert "penstock/mfu" not in export_readers.accumulated(logs).Tags()["scalars"]
             continue
-        shares = exported.scalars(logs, "penstock/mfu")
+        shares = export_readers.scalars(logs, "penstock/mfu")
         assert sorted(shares) == [0, 1, 3]
         main(["report", str(run), "--json", "--steps", "0:2"])
         whole = json.loads(capsys.readouterr().out)["mfu"]["value"]
-        times = exported.scalars(logs, "penstock/step_s")
+        times = export_readers.scalars(logs, "penstock/step_s")
         weighted = (shares[0] * times[0] + shares[1] * times[1]) / (times[0] + times[1])
         assert weighted == pytest.approx(whole, rel=1e-5)
         export(run, f"perfetto:{tmp_path / 'a.pftrace'}", capsys)
-        assert exported.counters(tmp_path / "a.pftrace")["rank 0", "mfu"] == pytest.approx(
+        assert export_readers.counters(tmp_path / "a.pftrace")["rank 0", "mfu"] == pytest.approx(
             list(shares.values()), rel=1e-6
         )
 
@@ -228,13 +228,13 @@ def test_late_values_are_waited_for(tmp_path: Path, capsys: Capture) -> None:
     recorder.scalar(98, "late", 0.25)
     recorder.flush()
     export(run, f"parquet:{out}", capsys)
-    assert [row["step"] for row in exported.table(out)] == list(range(36))
+    assert [row["step"] for row in export_readers.table(out)] == list(range(36))
     for step in range(100, 110):
         tell(recorder, step, 0)
     recorder.pause()
     recorder.close()
     export(run, f"parquet:{out}", capsys)
-    rows = exported.table(out)
+    rows = export_readers.table(out)
     assert [row["step"] for row in rows] == list(range(110))
     assert [row["step"] for row in rows if row["scalar.late"] == 0.25] == [98]
     assert len(list((out / "steps").iterdir())) == 1
@@ -258,20 +258,20 @@ def test_a_run_that_was_killed_is_exported_with_its_death(tmp_path: Path, capsys
         for to in targets:
             assert export(run, to, capsys, "--follow")["is_over"] is True
 
-    assert sorted(exported.scalars(places["tensorboard"], "penstock/step_s")) == list(range(STEPS))
-    told = exported.texts(places["tensorboard"])
+    assert sorted(export_readers.scalars(places["tensorboard"], "penstock/step_s")) == list(range(STEPS))
+    told = export_readers.texts(places["tensorboard"])
     assert [text for text in told if text.startswith("death")] == [
         "death, life 0, rank 0: life 0 of rank 0 died"
     ]
     assert sum(text.startswith("checkpoint") for text in told) >= 3
-    rows = exported.table(places["parquet"])
+    rows = export_readers.table(places["parquet"])
     executed = [(0, step) for step in range(KILLED_AT + 1)] + [(1, step) for step in range(SAVE_EVERY, STEPS)]
     assert [(row["life"], row["step"]) for row in rows] == executed
     assert [row["step"] for row in rows if row["is_lost"]] == list(range(SAVE_EVERY, KILLED_AT + 1))
     assert [row["step"] for row in rows if row["end"] is None] == [KILLED_AT]
-    steps = exported.steps_of(places["perfetto"], 0)
+    steps = export_readers.steps_of(places["perfetto"], 0)
     assert steps == [f"step {step}" for life, step in executed if (life, step) != (0, KILLED_AT)]
-    instants = exported.instants(places["perfetto"])
+    instants = export_readers.instants(places["perfetto"])
     assert f"step {KILLED_AT} was torn" in instants
     assert "death: life 0 of rank 0 died" in instants
     assert sum(name.startswith("checkpoint: saved") for name in instants) >= 3
@@ -321,9 +321,9 @@ def test_an_export_that_is_killed_goes_on_where_it_was(tmp_path: Path, kind: str
     subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, check=True)
 
     steps = {
-        "tensorboard": lambda: sorted(exported.scalars(place, "loss")),
-        "parquet": lambda: [row["step"] for row in exported.table(place)],
-        "perfetto": lambda: [int(name[5:]) for name in exported.steps_of(place, 0)],
+        "tensorboard": lambda: sorted(export_readers.scalars(place, "loss")),
+        "parquet": lambda: [row["step"] for row in export_readers.table(place)],
+        "perfetto": lambda: [int(name[5:]) for name in export_readers.steps_of(place, 0)],
     }[kind]()
     assert steps == list(range(400))
 
@@ -341,8 +341,8 @@ def test_what_a_killed_export_left_behind_its_bookmark_is_cut_off(tmp_path: Path
     recorder.close()
     for kind, place in places.items():
         export(run, f"{kind}:{place}", capsys)
-    assert sorted(exported.scalars(places["tensorboard"], "loss")) == list(range(100))
-    assert len(exported.steps_of(places["perfetto"], 0)) == 100
+    assert sorted(export_readers.scalars(places["tensorboard"], "loss")) == list(range(100))
+    assert len(export_readers.steps_of(places["perfetto"], 0)) == 100
 
 
 def test_a_run_without_steps_is_exported_as_nothing(tmp_path: Path, capsys: Capture) -> None:
@@ -353,8 +353,8 @@ def test_a_run_without_steps_is_exported_as_nothing(tmp_path: Path, capsys: Capt
         answer = export(run, f"{kind}:{tmp_path / name}", capsys)
         assert answer["steps"] == 0
         assert export(run, f"{kind}:{tmp_path / name}", capsys)["bytes"] == 0
-    assert exported.accumulated(tmp_path / "logs").Tags()["scalars"] == []
-    assert exported.table(tmp_path / "out") == []
+    assert export_readers.accumulated(tmp_path / "logs").Tags()["scalars"] == []
+    assert export_readers.table(tmp_path / "out") == []
     with pytest.raises(errors.RunUnknown):
         main(["runs", "export", str(tmp_path / "nothing"), "--to", "parquet:x", "--debug"])
 
@@ -395,7 +395,7 @@ def test_ranks_that_end_one_after_another_are_waited_for(tmp_path: Path, capsys:
     recorders[1].pause()
     recorders[1].close()
     export(run, f"tensorboard:{logs}", capsys)
-    losses = exported.scalars(logs, "loss")
+    losses = export_readers.scalars(logs, "loss")
     assert losses[9] == np.float32((loss_of(9, 0) + loss_of(9, 1)) / 2)
     assert sorted(losses) == list(range(10))
 
@@ -415,7 +415,7 @@ def test_a_rank_that_is_far_behind_does_not_take_steps_back(tmp_path: Path, caps
         recorder.pause()
         recorder.close()
     export(run, f"tensorboard:{logs}", capsys)
-    losses = exported.scalars(logs, "loss")
+    losses = export_readers.scalars(logs, "loss")
     assert sorted(losses) == list(range(2_000))
     assert losses[0] == np.float32(loss_of(0, 0))
     assert losses[1_999] == np.float32((loss_of(1_999, 0) + loss_of(1_999, 1)) / 2)
@@ -440,8 +440,8 @@ def test_a_journal_of_strange_entries_is_exported_as_far_as_it_goes(tmp_path: Pa
     for to in ("tensorboard:logs", "parquet:out", "perfetto:a.pftrace"):
         kind, _, name = to.partition(":")
         assert export(run, f"{kind}:{tmp_path / name}", capsys)["moments"] == 3
-    assert len(exported.texts(tmp_path / "logs")) == 3
-    assert len(exported.instants(tmp_path / "a.pftrace")) == 3
+    assert len(export_readers.texts(tmp_path / "logs")) == 3
+    assert len(export_readers.instants(tmp_path / "a.pftrace")) == 3
     assert pq.read_table(tmp_path / "out" / "moments.parquet")["step"].to_pylist() == [None, 2**62, 3]
     with receiver() as received:
         export(run, f"otlp:{received.url}", capsys)
@@ -471,8 +471,8 @@ def test_an_export_without_room_goes_on_when_there_is_some(
     assert "File too large" in done.stderr
     assert export(run, f"{kind}:{place}", capsys)["steps"] == 500
     counts = {
-        "tensorboard": lambda: len(exported.scalars(place, "loss")),
-        "parquet": lambda: len(exported.table(place)),
-        "perfetto": lambda: len(exported.steps_of(place, 0)),
+        "tensorboard": lambda: len(export_readers.scalars(place, "loss")),
+        "parquet": lambda: len(export_readers.table(place)),
+        "perfetto": lambda: len(export_readers.steps_of(place, 0)),
     }
     assert counts[kind]() == 500
