@@ -24,11 +24,11 @@ def test_exported_rows_are_equal(local: Registry, write_rows: WriteRows, tmp_pat
 
     exported = export_version(local, version, target, tmp_path / "out", rows_per_shard=1000)
 
-    assert len(export_readers.manifest.shards) == 3
-    assert export_readers.take(range(export_readers.rows)) == version.take(range(version.rows))
-    assert export_readers.about.derived_from == (version.digest,)
-    assert local.lineage(export_readers.address).parents[0].address == "web@1"
-    assert export_readers.verify().ok
+    assert len(exported.manifest.shards) == 3
+    assert exported.take(range(exported.rows)) == version.take(range(version.rows))
+    assert exported.about.derived_from == (version.digest,)
+    assert local.lineage(exported.address).parents[0].address == "web@1"
+    assert exported.verify().ok
 
 
 #: Opens what an index lists, with the peer's own readers, as its dataset does.
@@ -63,7 +63,7 @@ def test_webdataset_keeps_rows_below_keys(local: Registry, write_rows: WriteRows
 
     version = local.register("web", write_rows("a.jsonl", 0, 50))
     exported = local.export("web", "webdataset", tmp_path / "out", name="tarred")
-    assert export_readers.address == "tarred@1"
+    assert exported.address == "tarred@1"
     assert [row["json"] for row in exported] == list(version)
     assert [row["__key__"] for row in exported][:2] == ["000000000000", "000000000001"]
     archive = next((tmp_path / "out").iterdir())

@@ -55,7 +55,7 @@ def test_rows_are_those_of_the_engine_that_wrote_them(local: Registry, tmp_path:
         "column 'lang' comes from the folders lang=…",
     )
     exported = local.export("table", "parquet", tmp_path / "exported")
-    assert export_readers.take(range(12)) == version.take(range(12))
+    assert exported.take(range(12)) == version.take(range(12))
 
 
 def test_the_version_is_the_same_wherever_it_is_registered(local: Registry, tmp_path: Path) -> None:
