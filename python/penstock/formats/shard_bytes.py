@@ -174,7 +174,8 @@ def _notes(details: dict[str, Any]) -> list[str]:
         notes.append(f"fields are separated by {delimiter!r}")
     if details.get("nan_rows"):
         notes.append(f"NaN and infinities are read as {details['nan']}")
-    if (number := next(filter(_NUMBER.fullmatch, details.get("columns", ())), None)) is not None:
+    names = details["columns"] if "delimiter" in details else ()
+    if (number := next(filter(_NUMBER.fullmatch, names), None)) is not None:
         notes.append(f"its first line was taken for names of fields, though {number!r} is a number")
     if count := details.get("skipped_members"):
         notes.append(f"of its members {count:,} are no part of a sample: {_NO_SAMPLE}")
