@@ -3,11 +3,13 @@
 The templates are written after the conventions of public ones. What is expected stands beside each, piece by piece.
 """
 
+from pathlib import Path
+
 import pytest
 
 from penstock.registry.columns.measure import NothingToMeasure
 from penstock.registry.tokenize.rendering import Renderer
-from penstock.registry.tokenize.template import Template
+from penstock.registry.tokenize.template import Template, find_template
 
 WORDS = {"bos_token": "<s>", "eos_token": "</s>"}
 LOOP, END, PROMPT = "{% for m in messages %}", "{% endfor %}", "{% if add_generation_prompt %}"
@@ -161,3 +163,16 @@ def test_answers_behind_thoughts_are_in_a_turn_or_the_row_is_refused() -> None:
     ]
     with pytest.raises(NothingToMeasure, match="no turn of its own"):
         Renderer(Template(collects, WORDS)).conversation(said, None, ["assistant"])
+
+
+def test_special_tokens_of_older_folders_are_known_to_templates(tmp_path: Path) -> None:
+    """Goal: no beginning of text is left out in silence. Method: the names in `special_tokens_map.json` alone, as older tools wrote them."""
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "</end>"}')
+    (tmp_path / "special_tokens_map.json").write_text(
+        '{"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>", "additional_special_tokens": []}'
+    )
+    template = find_template(
+        tmp_path / "tokenizer.json", "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}"
+    )
+    assert template.words == {"bos_token": "<s>", "eos_token": "</end>"}
+    assert Renderer(template).render([{"role": "user", "content": "a"}]) == "<s>a</end>"
