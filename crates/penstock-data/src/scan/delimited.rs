@@ -166,7 +166,8 @@ impl Quotes {
     }
 
     fn pass(&mut self, bytes: &[u8]) {
-        if memchr(b'"', bytes).is_none() && matches!(self.place, Place::FieldStart | Place::Bare | Place::Quoted)
+        if memchr(b'"', bytes).is_none()
+            && matches!(self.place, Place::FieldStart | Place::Bare | Place::Quoted)
         {
             let Some(last) = bytes.last().filter(|_| self.place != Place::Quoted) else { return };
             self.place = if self.ends_field(*last) { Place::FieldStart } else { Place::Bare };
@@ -309,7 +310,9 @@ impl<R: Read> Records<R> {
             }
         };
         if self.quotes.broken && fault.is_none() {
-            fault = Some("text follows the quote that closes a field; inside of quotes, a quote is written twice");
+            fault = Some(
+                "text follows the quote that closes a field; inside of quotes, a quote is written twice",
+            );
         }
         // A record over the limit has lost its text, and is judged by its length alone.
         let whole = end - start <= self.row_bytes_max && fault.is_none();
