@@ -230,3 +230,21 @@ def test_any_table_that_python_writes_is_read_back(
         )
         for row in table
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.csv", 'id,text\n1,"she said \\"no\\" twice"\n2,x\n', 2),
+        ("a.tsv", 'id\ttext\n1\tx\n2\t"No" means no\n', 3),
+        ("a.tsv", 'id\ttext\n1\t"open\n2\tsaid "no"\n3\tx\n', 2),
+    ],
+)
+def test_quotes_that_are_not_those_of_a_table_are_no_row(
+    tmp_path: Path, name: str, text: str, line: int
+) -> None:
+    """Goal: no quote and no record is lost in silence. Method: quotes escaped with a backslash, and tables written without quoting."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadRow, match="text follows the quote that closes a field") as caught:
+        Registry(tmp_path / "registry").register("web", tmp_path / name)
+    assert caught.value.line == line

@@ -3,10 +3,13 @@
 The templates are written after the conventions of public ones. What is expected stands beside each, piece by piece.
 """
 
+from pathlib import Path
+
 import pytest
 
+from penstock.registry.columns.measure import NothingToMeasure
 from penstock.registry.tokenize.rendering import Renderer
-from penstock.registry.tokenize.template import Template
+from penstock.registry.tokenize.template import Template, find_template
 
 WORDS = {"bos_token": "<s>", "eos_token": "</s>"}
 LOOP, END, PROMPT = "{% for m in messages %}", "{% endfor %}", "{% if add_generation_prompt %}"
@@ -95,3 +98,81 @@ def test_columns_made_with_other_turns_are_not_taken_for_these(name: str) -> Non
         )
     now = renderer.conversation(CONVERSATION, None, ["assistant"]).trained
     assert renderer.changed_since_prefixes(["assistant"]) or list(now) == before
+
+
+CALL = {"type": "function", "id": "call00001", "function": {"name": "add", "arguments": {"a": 1}}}
+WITH_TOOLS = [
+    {"role": "user", "content": "Add one."},
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "tool", "name": "add", "tool_call_id": "call00001", "content": "the sum is 2"},
+    {"role": "assistant", "content": "It is two."},
+]
+_CALLS = "{% if m.tool_calls %}{{ m.tool_calls[0].function | tojson }}{% endif %}"
+_USER = "{% if m.role == 'user' %}{{ '<|user|>' + m.content }}"
+_SAID = f"{{% else %}}{{% if not m.tool_calls %}}{{{{ m.content }}}}{{% endif %}}{_CALLS}<|end|>{{% endif %}}"
+#: Template, and what is trained of the call and of the answer to the tool.
+TOOL_TEMPLATES = {
+    # Who speaks next closes what tools gave, or the end of the conversation does.
+    "end of the tool in the answer": (
+        (
+            f"{LOOP}{_USER}{{% elif m.role == 'tool' %}}{{{{ '<|outputs|>' + m.content }}}}"
+            "{% else %}{% if loop.previtem.role == 'tool' %}<|outputs_end|>{% else %}<|assistant|>{% endif %}"
+            f"{_SAID.removeprefix('{% else %}')}{END}"
+            "{% if messages[-1].role == 'tool' %}<|outputs_end|>"
+            "{% elif add_generation_prompt %}<|assistant|>{% endif %}"
+        ),
+        ['{"name": "add", "arguments": {"a": 1}}<|end|>', "It is two.<|end|>"],
+    ),
+    # The header of a call has a line end where others have a space.
+    "other spaces before a call": (
+        (
+            f"{LOOP}{_USER}{{% elif m.role == 'tool' %}}{{{{ '\\n<|tool|>' + m.content }}}}"
+            "{% else %}{{ '\\nASSISTANT:\\n' if m.tool_calls else '\\nASSISTANT: ' }}"
+            f"{_SAID.removeprefix('{% else %}')}{END}{PROMPT}{{{{ '\\nASSISTANT: ' }}}}{{% endif %}}"
+        ),
+        ['\n{"name": "add", "arguments": {"a": 1}}<|end|>', "It is two.<|end|>"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOOL_TEMPLATES)
+def test_what_is_given_around_tools_is_not_trained_on(name: str) -> None:
+    """Goal: the model learns what it has to say. Method: templates after R1's and Granite's; identities change with the masks."""
+    template, expected = TOOL_TEMPLATES[name]
+    renderer = Renderer(Template(template, WORDS))
+    conversation = renderer.conversation(WITH_TOOLS, [CALL], ["assistant"])
+    assert [conversation.text[start:stop] for start, stop in conversation.trained] == expected
+    assert renderer.has_leads(["assistant"])
+
+
+def test_templates_without_such_leads_keep_their_identity() -> None:
+    for template, _ in TEMPLATES.values():
+        assert not Renderer(Template(template, WORDS)).has_leads(["assistant"])
+
+
+def test_answers_behind_thoughts_are_in_a_turn_or_the_row_is_refused() -> None:
+    """Goal: no conversation of which nothing is trained. Method: a template that collects its text and leaves thoughts out."""
+    collects = (
+        "{% set ns = namespace(out='') %}{% for n in range(messages | length) %}"
+        "{% set ns.out = ns.out ~ messages[n].role ~ ': ' ~ messages[n].content.split('</think>')[-1] ~ '\\n' %}"
+        f"{END}{{{{ ns.out }}}}"
+    )
+    said = [
+        {"role": "user", "content": "What is two?"},
+        {"role": "assistant", "content": "<think>\nCount.\n</think>\n\nIt is two."},
+    ]
+    with pytest.raises(NothingToMeasure, match="no turn of its own"):
+        Renderer(Template(collects, WORDS)).conversation(said, None, ["assistant"])
+
+
+def test_special_tokens_of_older_folders_are_known_to_templates(tmp_path: Path) -> None:
+    """Goal: no beginning of text is left out in silence. Method: the names in `special_tokens_map.json` alone, as older tools wrote them."""
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "</end>"}')
+    (tmp_path / "special_tokens_map.json").write_text(
+        '{"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>", "additional_special_tokens": []}'
+    )
+    template = find_template(
+        tmp_path / "tokenizer.json", "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}"
+    )
+    assert template.words == {"bos_token": "<s>", "eos_token": "</end>"}
+    assert Renderer(template).render([{"role": "user", "content": "a"}]) == "<s>a</end>"

@@ -44,6 +44,7 @@
     │   ├── SplitsMixed          a folder with splits, and it was not said which to take
     │   ├── NothingToRegister    no file matches
     │   ├── SchemaMixed          files of one version disagree about a field
+    │   ├── TablesMixed          files of one version have no field in common
     │   ├── CorruptShard         bytes are not what was registered, with file and offset
     │   ├── IndexDamaged         an index is not what its digest says, or cannot be read
     │   ├── RowOutOfRange        there is no such row
@@ -154,6 +155,7 @@ from penstock.errors.data import (
     SchemaMixed,
     SourceEmpty,
     SplitsMixed,
+    TablesMixed,
     TokenOutOfRange,
     TooManyBadRows,
     TooManyUndecodable,
@@ -380,6 +382,7 @@ __all__ = [
     "StoreRefusal",
     "StoreThrottled",
     "StoreTimedOut",
+    "TablesMixed",
     "TimelineInvalid",
     "TokenOutOfRange",
     "TooManyBadRows",

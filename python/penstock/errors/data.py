@@ -185,6 +185,24 @@ class SchemaMixed(DataError):
         super().__init__(f"field {field!r} is {kind} in {shard} but {other_kind} in {other_shard}")
 
 
+class TablesMixed(DataError):
+    """Files of one version have no field in common."""
+
+    hint = (
+        "register each as a dataset of its own, by name or pattern, or with --mixed to take rows of all kinds"
+    )
+
+    def __init__(self, *, shard: str, fields: list[str], other_shard: str, other_fields: list[str]) -> None:
+        self.shard = shard
+        self.fields = fields
+        self.other_shard = other_shard
+        self.other_fields = other_fields
+        ours, theirs = (", ".join(map(repr, names[:4])) for names in (fields, other_fields))
+        super().__init__(
+            f"{shard} (fields {ours:.100}) and {other_shard} ({theirs:.100}) have no field in common"
+        )
+
+
 class CorruptShard(DataError):
     """Bytes are not what was registered."""
 

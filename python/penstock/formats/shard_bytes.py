@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from penstock._rust.source import SourceValues
 
 _USUAL_DELIMITERS = (",", "\t")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_NO_SAMPLE = "folders, links, hidden files, names without a dot"
 _THREADS = min(4, os.cpu_count() or 1)
 
 
@@ -171,6 +174,11 @@ def _notes(details: dict[str, Any]) -> list[str]:
         notes.append(f"fields are separated by {delimiter!r}")
     if details.get("nan_rows"):
         notes.append(f"NaN and infinities are read as {details['nan']}")
+    names = details["columns"] if "delimiter" in details else ()
+    if (number := next(filter(_NUMBER.fullmatch, names), None)) is not None:
+        notes.append(f"its first line was taken for names of fields, though {number!r} is a number")
+    if count := details.get("skipped_members"):
+        notes.append(f"of its members {count:,} are no part of a sample: {_NO_SAMPLE}")
     return notes
 
 

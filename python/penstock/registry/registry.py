@@ -112,7 +112,7 @@ class Registry:
             if rules.strict:
                 choice.refuse_omissions()
             outcomes = scan_all(choice.shards, choice.format, rules, self.place, engine=engine, watch=watch)
-            scans = settle(choice, outcomes)
+            scans = settle(choice, outcomes, mixed=rules.mixed)
             if rules.strict:
                 choice.refuse_omissions()
             manifest = assemble(choice.format, scans, mixed=rules.mixed)

@@ -10,7 +10,7 @@ use std::io::Read;
 use std::ops::Range;
 
 use csv_core::ReadRecordResult;
-use memchr::memchr_iter;
+use memchr::{memchr, memchr_iter};
 
 use super::raw::RawStream;
 use super::record::{Findings, Recorder};
@@ -142,10 +142,60 @@ fn kind_of(value: &[u8]) -> Kind {
     if !padded && text.parse::<f64>().is_ok() { Kind::Float } else { Kind::String }
 }
 
+/// Where in a field the bytes of a record are, as far as quotes go.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    FieldStart,
+    Bare,
+    Quoted,
+    /// Behind a quote that closes a field, unless another one follows.
+    Closed,
+}
+
+/// Notices text behind the quote that closes a field. Parsers disagree about it, and all of them lose a quote, or take the
+/// next record for a part of this one.
+struct Quotes {
+    delimiter: u8,
+    place: Place,
+    broken: bool,
+}
+
+impl Quotes {
+    fn begin(&mut self) {
+        (self.place, self.broken) = (Place::FieldStart, false);
+    }
+
+    fn pass(&mut self, bytes: &[u8]) {
+        if memchr(b'"', bytes).is_none()
+            && matches!(self.place, Place::FieldStart | Place::Bare | Place::Quoted)
+        {
+            let Some(last) = bytes.last().filter(|_| self.place != Place::Quoted) else { return };
+            self.place = if self.ends_field(*last) { Place::FieldStart } else { Place::Bare };
+            return;
+        }
+        for byte in bytes {
+            self.place = match (self.place, *byte) {
+                (Place::Quoted, b'"') => Place::Closed,
+                (Place::Quoted, _) | (Place::Closed | Place::FieldStart, b'"') => Place::Quoted,
+                (_, byte) if self.ends_field(byte) => Place::FieldStart,
+                (place, _) => {
+                    self.broken |= place == Place::Closed;
+                    Place::Bare
+                }
+            };
+        }
+    }
+
+    fn ends_field(&self, byte: u8) -> bool {
+        byte == self.delimiter || matches!(byte, b'\r' | b'\n')
+    }
+}
+
 /// Records of a stream, with their places.
 struct Records<R> {
     input: R,
     parser: csv_core::Reader,
+    quotes: Quotes,
     /// Bytes read; `held` of them are not yet parsed.
     buffer: Vec<u8>,
     held: Range<usize>,
@@ -202,6 +252,7 @@ impl<R: Read> Records<R> {
         Self {
             input,
             parser: csv_core::ReaderBuilder::new().delimiter(delimiter).build(),
+            quotes: Quotes { delimiter, place: Place::FieldStart, broken: false },
             buffer: vec![0; BUFFER_BYTES],
             held: 0..0,
             offset: 0,
@@ -224,6 +275,7 @@ impl<R: Read> Records<R> {
             return Ok(None);
         }
         let (line, start) = (self.newlines + 1, self.offset);
+        self.quotes.begin();
         let (mut text_end, mut cuts_end, mut fault) = (0, 0, None);
         // Each turn parses at least one byte, grows a buffer up to its limit, reads, or ends the record.
         let end = loop {
@@ -234,6 +286,7 @@ impl<R: Read> Records<R> {
             text_end += text_bytes;
             cuts_end += cut_count;
             if !closing {
+                self.quotes.pass(&input[..used]);
                 self.step(used);
             }
             match result {
@@ -256,6 +309,11 @@ impl<R: Read> Records<R> {
                 ReadRecordResult::OutputEndsFull => self.cuts.resize(self.cuts.len() * 2, 0),
             }
         };
+        if self.quotes.broken && fault.is_none() {
+            fault = Some(
+                "text follows the quote that closes a field; inside of quotes, a quote is written twice",
+            );
+        }
         // A record over the limit has lost its text, and is judged by its length alone.
         let whole = end - start <= self.row_bytes_max && fault.is_none();
         let (text, cuts) =
@@ -362,6 +420,9 @@ mod tests {
         assert_eq!(fails("a,b\n\"1\n\",2\n3\n"), bad(4, 11, "it has 1 fields, expected 2"));
         let unclosed = "a quoted field is not closed before the end of the file";
         assert_eq!(fails("a,b\n1,\"2\n3,4\n"), bad(2, 4, unclosed));
+        let behind = "text follows the quote that closes a field; inside of quotes, a quote is written twice";
+        assert_eq!(fails("a,b\n\"x \\\"q\\\" y\",2\n"), bad(2, 4, behind));
+        assert_eq!(fails("a,b\n1,\"2\n3,\"4\" 5\n"), bad(2, 4, behind));
         assert!(matches!(fails("a,b,a\n1,2,3\n"), DataError::NotThisFormat { .. }));
         assert_eq!(fails("a,b\n"), DataError::EmptyShard { shard: "shard".into() });
         let options =

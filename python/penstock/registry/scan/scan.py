@@ -41,7 +41,7 @@ from penstock.registry.scan.work_folder import work_folder
 from penstock.store import Store
 
 #: Part of the key of finished scans: raise it when scanning finds something else in the same bytes.
-SCANNER = 2
+SCANNER = 3
 ENGINES = ("local", "ray")
 
 

@@ -24,6 +24,12 @@ from penstock.registry.selection.candidates import Candidate, Candidates, find
 from penstock.registry.selection.hub_card import CARD_BYTES_MAX, README, file_patterns
 from penstock.registry.selection.inventory import missing_parts, missing_shards, refuse_chunks
 from penstock.registry.selection.managed_table import refuse_tables
+from penstock.registry.selection.one_table import (
+    DESCRIBES,
+    descriptions,
+    missing_columns,
+    refuse_strangers,
+)
 from penstock.registry.selection.partitions import depth_of, partition_of
 from penstock.registry.selection.sidecars import is_readme_among, why_beside
 from penstock.registry.selection.splits import ALL, FIELD, TRAIN, split_of
@@ -123,8 +129,8 @@ def choose(places: list[str], wanted: str | None, policy: Policy) -> Choice:
     )
 
 
-def settle(choice: Choice, scans: list[ShardScan | FileEmpty]) -> list[ShardScan]:
-    """Leave out shards that turned out to have no rows, unless they were named; the scans of the others."""
+def settle(choice: Choice, scans: list[ShardScan | FileEmpty], *, mixed: bool) -> list[ShardScan]:
+    """Leave out shards that turned out to hold no rows of the dataset, unless they were named; the scans of the others."""
     kept = []
     empty = []
     for shard, scan in zip(choice.shards, scans, strict=True):
@@ -138,10 +144,25 @@ def settle(choice: Choice, scans: list[ShardScan | FileEmpty]) -> list[ShardScan
             empty.append((shard, scan))
     if not kept:
         raise empty[0][1]
+    if choice.format == "jsonl":
+        kept = _leave_descriptions(choice, kept)
+    if not mixed and any(shard.place not in choice.named for shard in choice.shards):
+        refuse_strangers(kept)
+    choice.notes += missing_columns(kept, choice.format)
     choice.notes += grouped((scan.shard.name, note) for scan in kept for note in scan.notes)
     for shard, scan in empty:
         choice.leave_out(shard, scan.reason)
     return kept
+
+
+def _leave_descriptions(choice: Choice, scans: list[ShardScan]) -> list[ShardScan]:
+    shards = {shard.name: shard for shard in choice.shards}
+    for scan in descriptions(scans):
+        shard = shards[scan.shard.name]
+        if shard.place not in choice.named:
+            choice.leave_out(shard, DESCRIBES)
+            scans = [other for other in scans if other is not scan]
+    return scans
 
 
 def _below(files: list[Candidate], root: str) -> list[RawFile]:

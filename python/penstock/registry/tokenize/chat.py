@@ -86,6 +86,7 @@ class ChatTokens:
         if self.telling.in_text == "error" and self._tokens.file.is_forgeable:
             choices["forged"] = "error"
         changed = self._renderer.changed_since_prefixes(self.telling.train_on)
+        choices |= {"leads": "given"} if self._renderer.has_leads(self.telling.train_on) else {}
         choices |= {"thoughts": "any name"} if self._renderer.reads_thoughts else {}
         return choices | ({"turns": "marked"} if changed else {})
 

@@ -10,10 +10,15 @@ from typing import Any
 
 from penstock.errors import UsageError
 from penstock.registry.tokenize.special_tokens import TokenizerFile, named_token
-from penstock.registry.tokenize.template import read_configuration, word_of
+from penstock.registry.tokenize.template import (
+    CONFIGURATION,
+    SPECIAL_TOKENS_MAP,
+    read_configuration,
+    word_of,
+)
 
 AUTO = "auto"
-_NAMED_IN = ("tokenizer_config.json", "special_tokens_map.json")
+_NAMED_IN = (CONFIGURATION, SPECIAL_TOKENS_MAP)
 _NUMBERED_IN = ("generation_config.json", "config.json")
 
 

@@ -62,6 +62,12 @@ Messages = Sequence[Message]
 _USER: Message = {"role": "user", "content": "question"}
 _SYSTEM: Message = {"role": "system", "content": "rules"}
 _ANSWER: Message = {"role": "assistant", "content": "answer"}
+_CALL: Message = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "call00001", "type": "function", "function": {"name": "tool", "arguments": {}}}],
+}
+_RESULT: Message = {"role": "tool", "name": "tool", "tool_call_id": "call00001", "content": "result"}
 _TOOL = {"type": "function", "function": {"name": "tool", "description": "a tool", "parameters": {}}}
 
 
@@ -183,7 +189,7 @@ class Renderer:
                 else "the chat template changes what its {% generation %} blocks say after they are closed; "
                 "apply filters inside the block"
             )
-        trained = marked.generated if self.marks else self._trained(marked, copied, roles)
+        trained = marked.generated if self.marks else self._trained(marked, copied, roles, leads=True)
         return Conversation(text, tuple(trained), tuple(marked.plain))
 
     def _with_marks(self, messages: list[dict[str, Any]], tools: Any) -> Marked:
@@ -192,8 +198,10 @@ class Renderer:
         said = [mark_said(message, number) for number, message in enumerate(messages)]
         return read_marks(self._render(self._marked, said, tools, TurnRecorder(said).values()))
 
-    def _trained(self, marked: Marked, messages: Messages, roles: Sequence[str]) -> list[Stretch]:
-        """The turns of the roles without their headers."""
+    def _trained(
+        self, marked: Marked, messages: Messages, roles: Sequence[str], *, leads: bool
+    ) -> list[Stretch]:
+        """The turns of the roles without their headers, and without other ``leads`` that the template writes into them."""
         wanted = {number for number, message in enumerate(messages) if message["role"] in roles}
         stretches = _leading(marked, wanted)
         begun: set[int] = set()
@@ -201,6 +209,9 @@ class Renderer:
             # What is written inside the turns of others is not the model's.
             if wanted.issuperset(by):
                 first = start if by[0] in begun else self._after_header(marked, start, stop)
+                if leads and first == start and by[0] not in begun:
+                    answers = by[0] > 0 and messages[by[0] - 1]["role"] == "tool"
+                    first = self._after_lead(marked.text, start, stop, answers=answers)
                 begun.add(by[0])
                 # What follows the last turn closes it, or is nobody's turn.
                 after = start < marked.turns_end < stop and not self._ending.closes
@@ -226,6 +237,45 @@ class Renderer:
         said = min(stop, marked.said[next_said][0]) if next_said < len(marked.said) else stop
         at = marked.text.find(header, start, said) if header else -1
         return start if at < 0 else at + len(header)
+
+    def _after_lead(self, text: str, start: int, stop: int, *, answers: bool) -> int:
+        """Where a turn without the header itself goes on: after the header in other spaces, or after what closes an answer of
+        tools.
+        """
+        word = self.header.strip()
+        at = next((at for at in range(start, stop) if not text[at].isspace()), stop)
+        if _WORD.search(word) and text.startswith(word, at, stop):
+            return at + len(word)
+        lead = self._tools_lead if answers else ""
+        return start + len(lead) if lead and text.startswith(lead, start, stop) else start
+
+    @cached_property
+    def _tools_lead(self) -> str:
+        """What the template writes into a turn before the answer to a tool, though the model is given it."""
+        asked = [_USER, _CALL, _RESULT]
+        try:
+            ended = self._with_marks([dict(message) for message in asked], [_TOOL])
+            opened = self.render(asked, [_TOOL], add_generation_prompt=True)
+        except (NothingToMeasure, UsageError):
+            return ""
+        given = opened[ended.turns_end :] if opened.startswith(ended.text[: ended.turns_end]) else ""
+        lead = self._answer(asked, [_TOOL]).partition(_ANSWER["content"])[0]
+        shared = lead[: _common(lead, given)]
+        return shared if shared.strip() else ""
+
+    def has_leads(self, roles: Sequence[str]) -> bool:
+        """Whether turns around tools have a lead that is not the header: their masks have had it."""
+        if self.marks:
+            return False
+        messages = [dict(message) for message in (_USER, _CALL, _RESULT, _ANSWER)]
+        try:
+            marked = self._with_marks(messages, [_TOOL])
+            with_leads, without = (
+                self._trained(marked, messages, roles, leads=leads) for leads in (False, True)
+            )
+        except (NothingToMeasure, UsageError):
+            return False
+        return with_leads != without
 
     @property
     def header(self) -> str:

@@ -13,6 +13,8 @@ import msgspec
 from penstock.errors import UsageError
 
 CONFIGURATION = "tokenizer_config.json"
+#: Where older tokenizers say which special tokens are which, when their configuration does not.
+SPECIAL_TOKENS_MAP = "special_tokens_map.json"
 BESIDE = "chat_template.jinja"
 _WORDS = (
     "bos_token",
@@ -42,7 +44,12 @@ def is_template(text: str) -> bool:
 def find_template(tokenizer: Path, template: str = "") -> Template:
     """The template that was given, or the one beside the tokenizer."""
     configuration = read_configuration(tokenizer.parent / CONFIGURATION)
-    words = {name: word for name in _WORDS if (word := word_of(configuration.get(name)))}
+    by_name = read_configuration(tokenizer.parent / SPECIAL_TOKENS_MAP)
+    words = {
+        name: word
+        for name in _WORDS
+        if (word := word_of(configuration.get(name)) or word_of(by_name.get(name)))
+    }
     if not isinstance(template, str):
         raise UsageError(f"{template!r:.100} is neither a template nor the path of one")
     if is_template(template):

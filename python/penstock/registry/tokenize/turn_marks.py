@@ -153,6 +153,10 @@ def _part_with_mark(part: Any, mark: str) -> Any:
 
 
 def _with_mark(text: str, mark: str) -> str:
+    """A mark in a text, and one more behind the thoughts that it begins with: templates leave those out."""
+    thoughts, closed, answer = text.rpartition("</think>")
+    if closed:
+        return f"{_with_mark(thoughts, mark)}{closed}{_with_mark(answer, mark)}"
     for match in _INSIDE.finditer(text):
         if match["word"] or match["last"]:
             return text[: match.end()] + mark + text[match.end() :]
