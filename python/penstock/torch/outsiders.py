@@ -6,7 +6,7 @@ moments that it had: nothing fails, and a resumed run is another run. So every s
 model without being part of its state is named.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -43,7 +43,7 @@ class Outsiders:
         stepped = [
             optimizer
             for optimizer, moment in list(_STEPPED.items())
-            if moment > self._since and id(optimizer.state) not in known
+            if moment > self._since and id(optimizer.state) not in known and not _only_hands_on(optimizer, known)
         ]
         return tuple(text for optimizer in stepped if (text := self._said(optimizer)) is not None)
 
@@ -60,6 +60,12 @@ class Outsiders:
             "make the state from the optimizers that train, and make it again when one is replaced; "
             'skip=("optimizer",) leaves them out'
         )
+
+
+def _only_hands_on(optimizer: Optimizer, known: Collection[int]) -> bool:
+    """Whether it keeps nothing itself and holds one that is part of the state, as ZeroRedundancyOptimizer does."""
+    inner = (member for member in vars(optimizer).values() if isinstance(member, Optimizer))
+    return not optimizer.state and any(id(member.state) in known for member in inner)
 
 
 def unscheduled(optimizers: Sequence[Optimizer], extra: Iterable[Any]) -> tuple[str, ...]:

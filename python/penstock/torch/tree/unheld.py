@@ -207,8 +207,8 @@ def _standing(owner: Any, key: str, is_registered: bool) -> Any:
 
 
 def _standing_of(value: Any, depth: int = 0) -> Any:
-    if value is None:
-        return None
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, torch.Tensor):
         return _standing_of_tensor(value)
     if isinstance(value, np.ndarray):
