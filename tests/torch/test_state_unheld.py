@@ -195,9 +195,7 @@ def test_a_schedule_that_the_state_does_not_have_is_named() -> None:
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[None]:
-    distributed.init_process_group(
-        "gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1
-    )
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
     yield
     distributed.destroy_process_group()
 

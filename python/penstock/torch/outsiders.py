@@ -43,7 +43,9 @@ class Outsiders:
         stepped = [
             optimizer
             for optimizer, moment in list(_STEPPED.items())
-            if moment > self._since and id(optimizer.state) not in known and not _only_hands_on(optimizer, known)
+            if moment > self._since
+            and id(optimizer.state) not in known
+            and not _only_hands_on(optimizer, known)
         ]
         return tuple(text for optimizer in stepped if (text := self._said(optimizer)) is not None)
 

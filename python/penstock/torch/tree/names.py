@@ -66,9 +66,7 @@ def _modules(name: str, module: nn.Module, source: int | None) -> Iterator[tuple
         yield from _modules(name, getattr(module, WRAPPERS[wrapper]), _source_of(module, wrapper, source))
         return
     if "FullyShardedDataParallel" in kinds:
-        reason = (
-            "FullyShardedDataParallel keeps flat pieces of parameters that say nothing of their places"
-        )
+        reason = "FullyShardedDataParallel keeps flat pieces of parameters that say nothing of their places"
         hint = "shard with FSDP2: torch.distributed.fsdp.fully_shard; export what FSDP1 has with DCP and import that"
         raise TreeInvalid(name=f"model/{name}", reason=reason, hint=hint)
     if "FSDPModule" in kinds:
