@@ -2,7 +2,7 @@
 
 Ranks of one host, over gloo, each with a replica of a transformer and its moments: a thousand tensors, most of the bytes in the large ones. Every rank
 saves at the same time, again and again; what counts is how long ``save`` holds the caller up, and when the state is safe. On a device all
-ranks share it.
+ranks share it. With ``--replicas first`` nothing is compared.
 Run: `python -m benchmarks.gpu.replicas OUT.json --device cpu --ranks 2 --width 512 --layers 24`.
 """
 
@@ -54,6 +54,7 @@ def rank(number: int, wanted: argparse.Namespace, folder: str) -> None:
         "ranks": wanted.ranks,
         "token": "bench",
         "keep": ps.Keep(last=1),
+        "replicas": wanted.replicas,
     }
     with ps.Checkpoints(Path(folder) / "checkpoints", **options) as checkpoints:
         checkpoints.prepare(tree)
@@ -88,6 +89,7 @@ def main() -> None:
     reader.add_argument("out")
     reader.add_argument("--device", default="cpu")
     reader.add_argument("--ranks", type=int, default=2)
+    reader.add_argument("--replicas", choices=("sample", "check", "first"), default="sample")
     reader.add_argument("--width", type=int, default=512)
     reader.add_argument("--layers", type=int, default=24)
     wanted = reader.parse_args()

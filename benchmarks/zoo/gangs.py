@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import torch
 from torch import distributed, nn
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -74,6 +75,14 @@ def _with_average() -> Program:
     return Program(program.model, program.optimizers, train, None, {"average": average})
 
 
+def _compressed() -> Program:
+    """Gradients that PowerSGD compresses: it feeds errors back, and no state dict has them."""
+    model = DistributedDataParallel(_net())
+    hook_state = PowerSGDState(None, start_powerSGD_iter=2, min_compression_rate=0.5)
+    model.register_comm_hook(hook_state, powerSGD_hook)
+    return _training(model)
+
+
 def _bucketed(model: nn.Module) -> nn.Module:
     return DistributedDataParallel(model, gradient_as_bucket_view=True)
 
@@ -95,6 +104,7 @@ CASES = [
         steps=(6, 4),
     ),
     Case("DDP with an average", _with_average, ranks=2),
+    Case("DDP that compresses gradients", _compressed, "unpinned", ranks=2),
     Case("FSDP2", lambda: _training(_sharded(_net(), 2)), ranks=2),
     Case("FSDP2 that accumulates", lambda: _training(_sharded(_net(), 2), every=4), ranks=2, steps=(6, 4)),
     Case(

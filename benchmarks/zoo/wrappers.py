@@ -141,6 +141,40 @@ def _late_group() -> Program:
     return ordinary(model, lambda step: model(rows(step, 5, 6)).square().mean(), optimizer)
 
 
+def _forgotten_schedule() -> Program:
+    """A scheduler that the program has and its state does not."""
+    program = _scheduled(lambda optimizer: schedules.StepLR(optimizer, 2))
+    return Program(program.model, program.optimizers, program.train)
+
+
+def _unfrozen_on_the_way() -> Program:
+    model = perceptron()
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    def train(step: int) -> None:
+        if step == 2:
+            model[0].requires_grad_(True)
+        optimizer.zero_grad()
+        model(rows(step, 5, 6)).square().mean().backward()
+        optimizer.step()
+
+    return Program(model, [optimizer], train)
+
+
+def _dropping_more() -> Program:
+    """The chance of a dropout that grows while it is trained."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.1), nn.Linear(8, 4))
+    plain = ordinary(model, lambda step: model(rows(step, 5, 6)).square().mean())
+
+    def train(step: int) -> None:
+        if step == 2:
+            model[1].p = 0.5
+        plain.train(step)
+
+    return Program(model, plain.optimizers, train)
+
+
 def _lambda(optimizer: Any) -> Any:
     return schedules.LambdaLR(optimizer, lambda step: 0.9**step)
 
@@ -189,4 +223,7 @@ CASES = [
     Case("DataParallel", lambda: _around(nn.DataParallel)),
     Case("generators of many kinds", _with_generators),
     Case("a group that joined later", _late_group),
+    Case("a schedule that the state does not have", _forgotten_schedule, "unpinned"),
+    Case("a layer that is unfrozen on the way", _unfrozen_on_the_way, "unpinned"),
+    Case("a dropout that grows", _dropping_more, "unpinned"),
 ]

@@ -2,6 +2,7 @@
 
 import logging
 import uuid
+from ast import literal_eval
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,25 @@ def tree_of(rank: int = 0) -> dict[str, Any]:
     }
 
 
+class Drawing(PlainTree):
+    """A tree with a random generator, which every rank keeps as an entry of its own."""
+
+    def __init__(self, tree: dict[str, Any], rank: int, ranks: int) -> None:
+        super().__init__({name: leaf for name, leaf in tree.items() if name != "draw"}, rank, ranks)
+        self.tree = tree
+
+    def loaded(self) -> None:
+        super().loaded()
+        assert isinstance(self.root, dict)
+        self.tree.update(self.root)
+
+    def entries(self) -> dict[str, Any]:
+        return {"draw": repr(self.tree["draw"].bit_generator.state)}
+
+    def load_entries(self, entries: dict[str, Any]) -> None:
+        self.tree["draw"].bit_generator.state = literal_eval(entries["draw"])
+
+
 def plant(tree: dict[str, Any], kind: str, name: str, seed: int) -> None:
     """Make one rank's tree another one."""
     draw = np.random.default_rng(seed)
@@ -58,12 +78,15 @@ def plant(tree: dict[str, Any], kind: str, name: str, seed: int) -> None:
             tree["value"] = (True, 3.0, "3", 4)[seed % 4]
         case "no value":
             del tree["value"]
+        case "generator":
+            tree["draw"].random(1 + seed)
 
 
 def emptied(tree: dict[str, Any]) -> dict[str, Any]:
     """The same tree with other contents."""
     arrays = {name: np.zeros_like(leaf) for name, leaf in tree.items() if isinstance(leaf, np.ndarray)}
-    return {**tree, **arrays, **({"value": None} if "value" in tree else {}), "text": {"inside": ""}}
+    fresh = {"value": None, "text": {"inside": ""}, "draw": np.random.default_rng(6)}
+    return {**tree, **arrays, **{name: leaf for name, leaf in fresh.items() if name in tree}}
 
 
 def same(left: dict[str, Any], right: dict[str, Any]) -> bool:
@@ -71,12 +94,16 @@ def same(left: dict[str, Any], right: dict[str, Any]) -> bool:
     return left.keys() == right.keys() and all(
         (leaf.dtype, leaf.tobytes()) == (right[name].dtype, right[name].tobytes())
         if isinstance(leaf, np.ndarray)
-        else repr(leaf) == repr(right[name])
+        else repr(_told(leaf)) == repr(_told(right[name]))
         for name, leaf in left.items()
     )
 
 
-KINDS = ("missing", "added", "shape", "dtype", "contents", "element", "value", "no value")
+def _told(leaf: Any) -> Any:
+    return leaf.bit_generator.state if isinstance(leaf, np.random.Generator) else leaf
+
+
+KINDS = ("generator", "missing", "added", "shape", "dtype", "contents", "element", "value", "no value")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -94,18 +121,18 @@ def test_a_planted_difference_is_an_error_on_every_rank_or_comes_back_exactly(
     """Goal: nothing that ranks hold is assumed. Method: one rank of two to four gets another tree, before the first save or after it;
     either no rank's save works, or every rank gets its own tree back, bit for bit; another number of ranks gets an error or what all had."""
     place = f"memory://{uuid.uuid4().hex}/ck"
-    trees = [tree_of() for _ in range(ranks)]
+    trees = [{**tree_of(), "draw": np.random.default_rng(5)} for _ in range(ranks)]
     # A single element of a large tensor is found only when all of them are looked at.
     how = "check" if kind == "element" else "sample"
 
     def save(rank: int) -> str:
         with ps.Checkpoints(place, token="a", rank=rank, ranks=ranks, replicas=how, deadline_s=60) as ck:
             if not first:
-                ck.save(1, trees[rank]).wait()
+                ck.save(1, Drawing(trees[rank], rank, ranks)).wait()
             if rank == odd % ranks:
                 plant(trees[rank], kind, name, seed)
             try:
-                return f"saved {ck.save(2, trees[rank]).wait().step}"
+                return f"saved {ck.save(2, Drawing(trees[rank], rank, ranks)).wait().step}"
             except SaveFailed as problem:
                 return f"refused: {problem}"
 
@@ -123,7 +150,7 @@ def test_a_planted_difference_is_an_error_on_every_rank_or_comes_back_exactly(
         tree = emptied(trees[rank])
         with ps.Checkpoints(place, token=token, rank=rank, ranks=of) as ck:
             try:
-                ck.load(ck.at(2), tree)
+                ck.load(ck.at(2), Drawing(tree, rank, of))
             except (LayoutChanged, TreeMismatch):
                 return None
         return tree

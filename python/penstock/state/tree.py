@@ -7,7 +7,7 @@ name of the library that the leaf comes from, so that this room imports neither.
 import base64
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any
 
@@ -153,12 +153,14 @@ def _leaves(value: Any, path: tuple[str, ...], depth: int) -> Iterator[tuple[str
     if depth > _DEPTH_MAX:
         raise TreeInvalid(name=join_name(path), reason=f"it is deeper than {_DEPTH_MAX}")
     if isinstance(value, Mapping):
+        if not isinstance(value, MutableMapping):
+            _made_anew(join_name(path), value, dict(value))
         for key, below in value.items():
             if not isinstance(key, str | int):
                 raise TreeInvalid(
                     name=join_name(path), reason=f"the key {key!r} is neither text nor a number"
                 )
-            yield from _leaves(below, (*path, str(key)), depth + 1)
+            yield from _leaves(below, (*path, checked_text(join_name(path), str(key))), depth + 1)
     elif isinstance(value, list | tuple):
         for at, below in enumerate(value):
             yield from _leaves(below, (*path, str(at)), depth + 1)
@@ -168,9 +170,12 @@ def _leaves(value: Any, path: tuple[str, ...], depth: int) -> Iterator[tuple[str
 
 def _rebuilt(value: Any, path: tuple[str, ...], new: dict[str, Any]) -> Any:
     """The same tree with new leaves; dicts and lists stay the objects that they are."""
-    if isinstance(value, dict):
-        for key, below in value.items():
-            value[key] = _rebuilt(below, (*path, str(key)), new)
+    if isinstance(value, Mapping):
+        items = {key: _rebuilt(below, (*path, str(key)), new) for key, below in value.items()}
+        if not isinstance(value, MutableMapping):
+            return _made_anew(join_name(path), value, items)
+        for key, below in items.items():
+            value[key] = below
         return value
     if isinstance(value, list):
         value[:] = [_rebuilt(below, (*path, str(at)), new) for at, below in enumerate(value)]
@@ -181,6 +186,30 @@ def _rebuilt(value: Any, path: tuple[str, ...], new: dict[str, Any]) -> Any:
     return new.get(join_name(path), value)
 
 
+def _made_anew(name: str, old: Mapping[Any, Any], items: dict[Any, Any]) -> Mapping[Any, Any]:
+    """A mapping that cannot be written to, such as a frozen dict, with other contents."""
+    try:
+        new: Mapping[Any, Any] = type(old)(items)  # type: ignore[call-arg]
+        if new.keys() == items.keys():
+            return new
+        reason: Exception | str = "it has other keys then"
+    except (TypeError, ValueError, AttributeError) as problem:
+        reason = problem
+    raise TreeInvalid(
+        name=name, reason=f"a {type(old).__name__} cannot be made from a dict: {reason}", hint="give a dict"
+    )
+
+
+def checked_text(name: str, text: str) -> str:
+    """A text that can be stored: names of files may have bytes that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        hint = "store bytes: os.fsencode(text), or text.encode(errors='surrogateescape')"
+        raise TreeInvalid(name=ascii(name), reason=f"{text!a} is no text in UTF-8", hint=hint) from problem
+    return text
+
+
 def join_name(path: tuple[str, ...]) -> str:
     """The name of a path: its parts joined by ``/``, with ``~`` and ``/`` inside a part written ``~0`` and ``~1``."""
     return "/".join(part.replace("~", "~0").replace("/", "~1") for part in path)
@@ -189,7 +218,7 @@ def join_name(path: tuple[str, ...]) -> str:
 def to_json(name: str, value: Any) -> Any:
     """A plain value as JSON can hold it; NaN, infinities, large numbers and bytes are marked."""
     if value is None or isinstance(value, bool | str):
-        return value
+        return checked_text(name, value) if isinstance(value, str) else value
     if isinstance(value, int):
         return value if abs(value) < 1 << 53 else {"$int": str(value)}
     if isinstance(value, float):
@@ -199,7 +228,7 @@ def to_json(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_json(name, item) for item in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        inner = {key: to_json(name, item) for key, item in value.items()}
+        inner = {checked_text(name, key): to_json(name, item) for key, item in value.items()}
         return {"$dict": inner} if any(key.startswith("$") for key in inner) else inner
     raise TreeInvalid(
         name=name,

@@ -23,11 +23,12 @@ from penstock.torch.device.readback import readback
 from penstock.torch.device.timer import DeviceTimer
 from penstock.torch.lane import lane_of_model
 from penstock.torch.loader import Loader, loader
-from penstock.torch.outsiders import Outsiders
+from penstock.torch.outsiders import Outsiders, unscheduled
 from penstock.torch.step_hooks import StepHooks
 from penstock.torch.tree import buffer_sync, gradients
 from penstock.torch.tree.documents import Document, Tensors, decode, encode, escaped, tensor_names
 from penstock.torch.tree.extra import Extra
+from penstock.torch.tree.modes import Modes
 from penstock.torch.tree.names import Names, names_of
 from penstock.torch.tree.optimizers import GROUPS, Kinds, Optimizing, with_inner
 from penstock.torch.tree.step_count import progress_of
@@ -65,7 +66,8 @@ class State:
         self._gradients: dict[str, torch.Tensor] | None = None
         #: Gradients that were zero when what is held was last asked for.
         self._zeros: list[str] = []
-        self._unheld = Unheld(model, self.optimizers)
+        self._unheld = Unheld({"model/": model, **extra.modules()}, self.optimizers)
+        self._modes = Modes(model, self.optimizers)
         self._outsiders = Outsiders(model, self.optimizers)
         self._told: set[str] = set()
 
@@ -169,10 +171,14 @@ class State:
 
     def unpinned(self) -> tuple[str, ...]:
         """What has changed since the state was made and is not part of it, in words: a resume does not bring it back."""
-        outsiders = self._outsiders.named(self._extra.values()) if self._wants("optimizer") else ()
+        outsiders: tuple[str, ...] = ()
+        if self._wants("optimizer"):
+            given = self._extra.values()
+            outsiders = (*self._outsiders.named(given), *unscheduled(self.optimizers, given))
         of_gradients = gradients.unowned(self.model, self.optimizers)
         counted = gradients.counted_elsewhere(self._given)
-        return (*self._unheld.changed(), *of_gradients, *counted, *outsiders)
+        changed = (*self._unheld.changed(), *self._modes.changed())
+        return (*changed, *of_gradients, *counted, *outsiders)
 
     @property
     def device(self) -> torch.device:

@@ -1,6 +1,7 @@
 """Tensors in host memory, and what to copy them with."""
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,15 @@ def part_of(copy: Copy) -> Any:
     return copy.held.memory[copy.start : copy.start + len(copy.host)]
 
 
+def check_writable(held: Iterable[Held]) -> None:
+    """Nothing is loaded into arrays that nobody may write to: views of arrays of JAX, of frozen arrays, of files."""
+    for tensor in held:
+        if isinstance(tensor.memory, np.ndarray) and not tensor.memory.flags.writeable:
+            raise TreeInvalid(
+                name=tensor.name, reason="the array is read-only", hint="load into a copy: np.array(array)"
+            )
+
+
 def bytes_of(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, np.dtype[np.uint8]]":
     """A contiguous array as its bytes, without a copy."""
     return array.reshape(-1).view(np.uint8)
@@ -140,6 +150,9 @@ def held_of(name: str, array: "np.ndarray[Any, Any]", rank: int, ranks: int) -> 
     dtype = DTYPES.get(array.dtype.name)
     if dtype is None or not array.dtype.isnative or array.dtype.itemsize != ITEM_BYTES[dtype]:
         raise TreeInvalid(name=name, reason=f"arrays of {array.dtype} cannot be saved")
+    if isinstance(array, np.ma.MaskedArray):
+        hint = "save its parts: {'data': array.data, 'mask': np.ma.getmaskarray(array)}"
+        raise TreeInvalid(name=name, reason="a masked array is more than its elements", hint=hint)
     contiguous = array.flags.c_contiguous
     return Held(
         name=name,

@@ -19,7 +19,7 @@ from penstock.state.contract import ITEM_BYTES, Box, Copy, Copying, Held, Tree
 from penstock.state.inspect.dtypes import cast
 from penstock.state.inspect.optimizer_moments import is_of_optimizer
 from penstock.state.load.fit import LoadReport, fit, resized_kinds
-from penstock.state.load.host_mover import HOST
+from penstock.state.load.host_mover import HOST, check_writable
 from penstock.state.load.rank_view import View
 from penstock.state.load.selection import Wish
 from penstock.state.load.spool import Spool
@@ -49,6 +49,7 @@ def load(described: Manifest, store: Store, tree: Tree, wish: Wish) -> LoadRepor
     held = [tensor for tensor in held if wish.chosen(tensor.name)]
     chosen = {name: wish.saved_as(name) for name in values if wish.chosen(name)}
     fitted = fit(manifest, held, chosen, wish, view.elsewhere)
+    check_writable([*fitted.same, *(target for target, _ in fitted.adapted)])
     with events.span("state.load", step=manifest.step, tensors=len(fitted.report.loaded)):
         with Spool(f"{store.url} {manifest.run} {manifest.step} {manifest.made!r}") as spool:
             reader = _Reader(manifest, store, wish, spool)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from penstock.errors import TreeInvalid
+from penstock.state.tree import checked_text
 
 #: Nesting beyond this is a cycle.
 DEPTH_MAX = 64
@@ -55,7 +56,7 @@ def encode(name: str, value: Any, sink: Sink, depth: int = 0) -> Any:
     if depth > DEPTH_MAX:
         raise TreeInvalid(name=name, reason=f"it is nested deeper than {DEPTH_MAX} levels")
     if value is None or isinstance(value, bool | str):
-        return value
+        return checked_text(name, value) if isinstance(value, str) else value
     if isinstance(value, np.generic):
         return _scalar(name, value)
     if isinstance(value, int | float):
@@ -91,7 +92,7 @@ def _collection(name: str, value: Any, sink: Sink, depth: int) -> Any:
         hint = "store numbers, texts, lists, dicts and tensors; rebuild the rest from them"
         raise TreeInvalid(name=name, reason=f"{type(value).__name__} cannot be stored", hint=hint)
     if all(isinstance(key, str) and not key.startswith("$") for key in value):
-        return {key: inside(key, item) for key, item in value.items()}
+        return {checked_text(name, key): inside(key, item) for key, item in value.items()}
     return {"$dict": [[_key(name, key), inside(key, item)] for key, item in value.items()]}
 
 
@@ -148,7 +149,7 @@ def decode(document: Any, fetch: Fetch) -> Any:
 def fill(live: Any, loaded: Any) -> Any:
     """What was loaded, in the object that the program holds where that can be changed; else what was loaded itself."""
     if isinstance(live, MutableMapping) and isinstance(loaded, Mapping):
-        items = {key: fill(live[key], item) if key in live else item for key, item in loaded.items()}
+        items = {key: fill(_inside(live, key), item) for key, item in loaded.items()}
         live.clear()
         live.update(items)
         return live
@@ -175,6 +176,12 @@ def fill(live: Any, loaded: Any) -> Any:
     if type(live) is tuple and type(loaded) is tuple and len(live) == len(loaded):
         return tuple(fill(old, new) for old, new in zip(live, loaded, strict=True))
     return frozenset(loaded) if isinstance(live, frozenset) and isinstance(loaded, set) else loaded
+
+
+def _inside(live: MutableMapping[Any, Any], key: Any) -> Any:
+    """What a mapping has for a key, or would make for it: a dict of dicts stays one."""
+    factory = getattr(live, "default_factory", None)
+    return live.get(key) if key in live or factory is None else factory()
 
 
 def tensor_names(document: Any) -> Iterator[str]:

@@ -40,6 +40,10 @@ class Extra:
         """Everything that was given."""
         return [*self._extra.values(), *self._schedulers.values()]
 
+    def modules(self) -> dict[str, nn.Module]:
+        """Modules, by the beginning of the names of what is in them."""
+        return {f"{_name(key)}/": value for key, value in self._extra.items() if isinstance(value, nn.Module)}
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """Tensors by name, filled in place."""
         return {_name(key): value for key, value in self._extra.items() if isinstance(value, torch.Tensor)}

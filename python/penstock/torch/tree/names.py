@@ -11,6 +11,7 @@ import torch
 from torch import distributed, nn
 from torch.nn.parameter import is_lazy
 
+from penstock.errors import TreeInvalid
 from penstock.torch.tree.buffer_sync import syncs
 from penstock.torch.tree.layout import local_of
 
@@ -64,6 +65,10 @@ def _modules(name: str, module: nn.Module, source: int | None) -> Iterator[tuple
     for wrapper in kinds & WRAPPERS.keys():
         yield from _modules(name, getattr(module, WRAPPERS[wrapper]), _source_of(module, wrapper, source))
         return
+    if "FullyShardedDataParallel" in kinds:
+        reason = "FullyShardedDataParallel keeps flat pieces of parameters that say nothing of their places"
+        hint = "shard with FSDP2: torch.distributed.fsdp.fully_shard; export what FSDP1 has with DCP and import that"
+        raise TreeInvalid(name=f"model/{name}", reason=reason, hint=hint)
     if "FSDPModule" in kinds:
         # After an evaluation its parameters may still be whole; the optimizer knows the sharded ones.
         module.reshard()  # type: ignore[operator]

@@ -294,6 +294,10 @@ def with_inner(optimizers: Sequence[Optimizer]) -> tuple[Optimizer, ...]:
             # Optimizer by name alone, as Accelerate's: it hands everything on, and hooks find no place in it.
             optimizer = innermost(optimizer)
         # One that only hands its inner one's state on is that one under another name.
+        if "ZeroRedundancyOptimizer" in (kind.__name__ for kind in type(optimizer).__mro__):
+            reason = "ZeroRedundancyOptimizer has moments of other parameters on every rank, and hands them out in one piece alone"
+            hint = "give the optimizer that it holds on this rank: state(model, optimizer.optim); or use FSDP2 (fully_shard)"
+            raise TreeInvalid(name="optimizer", reason=reason, hint=hint)
         if id(optimizer.state) not in by_state:
             by_state[id(optimizer.state)] = optimizer
             inner = [member for member in vars(optimizer).values() if isinstance(member, Optimizer)]

@@ -1,30 +1,41 @@
 """What changes in training and is in no state: buffers that are not persistent, numbers, tensors and generators that are plain attributes.
 
 PyTorch's own ``state_dict`` has none of these, so a resumed run begins with those of a fresh model. Whether that matters only the program
-knows; here it is noticed and named, so that it is never silent.
+knows; here it is noticed and named, so that it is never silent. Looked at are modules, objects and modules that they hold without registering
+them, attributes of parameters, optimizers, and what a communication hook of DistributedDataParallel keeps.
 """
 
 import random
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 _ADVICE = {
     "model": "make it a persistent buffer, or give the module get_extra_state and set_extra_state",
+    "hidden": "give it to state(…, extra={…}), or register the module that has it",
     "optimizer": "put it into param_groups or state, or give the optimizer a state_dict of its own",
 }
 #: Attributes of more modules than this are not looked at: it would hold saves up.
 _LOOKED_AT_MAX = 20_000
-#: Of containers of numbers.
+#: Of containers, those inside of them included.
 _MEMBERS_MAX = 1000
+#: Of containers inside of containers.
+_DEPTH_MAX = 4
+#: Tensors of the host up to this size are compared by their contents: writing to ``.data`` leaves no other trace.
+_CONTENTS_BYTES = 64 << 10
+_NUMBERS = (int, float, torch.Tensor)
+_GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
+_CONTAINERS = (list, tuple, dict, set, deque)
 _Look = tuple[str, str, Any, str, bool]
 
 
@@ -35,17 +46,16 @@ def _of_bases() -> frozenset[str]:
 
 
 class Unheld:
-    """Looks when it is made, and again when it is asked."""
+    """Looks when it is made, and again when it is asked. ``modules`` are those that the state has, by the beginning of their names."""
 
-    def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+    def __init__(self, modules: Mapping[str, nn.Module], optimizers: Sequence[Optimizer]) -> None:
         self._before = [
-            (look, _standing(*look[2:]))
-            for look, _ in zip(_looks(model, optimizers), range(_LOOKED_AT_MAX), strict=False)
+            (look, _standing(*look[2:])) for look in islice(_looks(modules, optimizers), _LOOKED_AT_MAX)
         ]
         #: Owners of plain attributes, with those that they had: what an owner gets later may be state as well.
         self._owners = [
-            (kind, path, owner, frozenset(vars(owner)))
-            for (kind, path, owner), _ in zip(_owners(model, optimizers), range(_LOOKED_AT_MAX), strict=False)
+            (kind, path, owner, frozenset(_attributes(owner)))
+            for kind, path, owner in islice(_owners(modules, optimizers), _LOOKED_AT_MAX)
         ]
 
     def changed(self) -> tuple[str, ...]:
@@ -54,83 +64,177 @@ class Unheld:
             (kind, name)
             for (kind, name, owner, key, is_buffer), before in self._before
             if _standing(owner, key, is_buffer) != before
-            and (before is not None or _may_be_state(vars(owner).get(key)))
+            and (before is not None or _may_be_state(_attributes(owner).get(key)))
         ]
         for kind, path, owner, known in self._owners:
-            later = vars(owner).keys() - known
-            names += [(kind, path + key) for key in sorted(later) if _may_be_state(vars(owner)[key])]
+            if len(attributes := _attributes(owner)) != len(known):
+                later = sorted(attributes.keys() - known)
+                names += [(kind, path + key) for key in later if _is_looked_at(owner, attributes[key])]
         return tuple(
             f"{name} changes in training and no state dict has it: {_ADVICE[kind]}" for kind, name in names
         )
 
 
-def _looks(model: nn.Module, optimizers: Sequence[Optimizer]) -> Iterator[_Look]:
-    """What is looked at: kind, name, owner, attribute, and whether that is a buffer."""
-    for name, module in model.named_modules():
-        for key in module._non_persistent_buffers_set:
-            if module._buffers.get(key) is not None:
-                yield "model", f"model/{name}.{key}" if name else f"model/{key}", module, key, True
-    for kind, path, owner in _owners(model, optimizers):
-        for key, value in vars(owner).items():
+def _looks(modules: Mapping[str, nn.Module], optimizers: Sequence[Optimizer]) -> Iterator[_Look]:
+    """What is looked at: kind, name, owner, attribute, and whether that is a buffer or parameter of a module."""
+    for root, model in modules.items():
+        for name, module in model.named_modules():
+            for key in module._non_persistent_buffers_set:
+                if module._buffers.get(key) is not None:
+                    yield "model", f"{root}{name}.{key}" if name else root + key, module, key, True
+    for root, holder in _hidden(modules):
+        for name, module in holder.named_modules():
+            for key in (*module._parameters, *module._buffers):
+                yield "hidden", f"{root}{name}.{key}" if name else root + key, module, key, True
+    for kind, path, owner in _owners(modules, optimizers):
+        for key, value in _attributes(owner).items():
             # What is nothing yet may become state: the hidden state of a recurrent net, for example.
-            if key not in _of_bases() and (value is None or _may_be_state(value)):
+            if key not in _of_bases() and (value is None or _is_looked_at(owner, value)):
                 yield kind, path + key, owner, key, False
 
 
-def _owners(model: nn.Module, optimizers: Sequence[Optimizer]) -> Iterator[tuple[str, str, Any]]:
+def _owners(
+    modules: Mapping[str, nn.Module], optimizers: Sequence[Optimizer]
+) -> Iterator[tuple[str, str, Any]]:
     """Whatever may keep state in plain attributes: kind, beginning of its names, and the object. Objects that modules hold are among them."""
     seen: set[int] = set()
-    for name, module in model.named_modules():
-        # Those of PyTorch keep what counts in buffers; whoever makes a state of their own says what counts.
-        own_state = type(module).get_extra_state is not nn.Module.get_extra_state
-        if type(module).__module__.startswith("torch.") or own_state:
-            continue
-        path = f"model/{name}." if name else "model/"
-        yield "model", path, module
-        for key, value in vars(module).items():
-            if key not in _of_bases() and _is_plain_object(value) and id(value) not in seen:
-                seen.add(id(value))
-                yield "model", f"{path}{key}.", value
+    for root, name, module in _named(modules):
+        path = f"{root}{name}." if name else root
+        if isinstance(module, DistributedDataParallel):
+            for number, (_, state) in enumerate(getattr(module, "_comm_hooks", ())):
+                if _is_plain_object(state):
+                    yield "hidden", f"{path}comm_hook.{number}.", state
+        for key, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield "hidden", f"{path}{key}.", parameter
+        if not _says_itself(module):
+            yield "model", path, module
+            for key, value in vars(module).items():
+                if key not in _of_bases() and _is_plain_object(value) and id(value) not in seen:
+                    seen.add(id(value))
+                    yield "model", f"{path}{key}.", value
     for optimizer in optimizers:
         own_state = type(optimizer).state_dict is not Optimizer.state_dict
         if not type(optimizer).__module__.startswith("torch.") and not own_state:
             yield "optimizer", f"optimizer/{type(optimizer).__name__}.", optimizer
 
 
+def _hidden(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, nn.Module]]:
+    """Modules that other modules hold in a list, a dict or an object, so that they are part of no state: a teacher, an average."""
+    known = {id(module) for _, _, module in _named(modules)}
+    for root, name, module in _named(modules):
+        if _says_itself(module):
+            continue
+        path = f"{root}{name}." if name else root
+        for key, value in vars(module).items():
+            if key in _of_bases():
+                continue
+            inner = _attributes(value).items() if _is_plain_object(value) else ()
+            for place, held in ((key, value), *((f"{key}.{below}", item) for below, item in inner)):
+                for inside, member in _members(held):
+                    if isinstance(member, nn.Module) and id(member) not in known:
+                        known.update(id(part) for part in member.modules())
+                        yield f"{path}{place}{inside}.", member
+
+
+def _members(value: Any) -> Iterator[tuple[str, Any]]:
+    """A value itself, or what a container has, with what its name ends with."""
+    if isinstance(value, dict):
+        yield from ((f".{key}", item) for key, item in islice(value.items(), _MEMBERS_MAX))
+    elif isinstance(value, list | tuple):
+        yield from ((f".{at}", item) for at, item in enumerate(islice(value, _MEMBERS_MAX)))
+    else:
+        yield "", value
+
+
+def _named(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, str, nn.Module]]:
+    for root, model in modules.items():
+        for name, module in model.named_modules():
+            yield root, name, module
+
+
+def _says_itself(module: nn.Module) -> bool:
+    """Those of PyTorch keep what counts in buffers; whoever makes a state of their own says what counts."""
+    own_state = type(module).get_extra_state is not nn.Module.get_extra_state
+    return type(module).__module__.startswith("torch.") or own_state
+
+
 def _is_plain_object(value: Any) -> bool:
     """Whether it is an object of the program's own, with attributes, and no module or tensor."""
-    foreign = (nn.Module, Optimizer, torch.Tensor, type, ModuleType)
-    return hasattr(value, "__dict__") and not callable(value) and not isinstance(value, foreign)
+    foreign = (nn.Module, Optimizer, torch.Tensor, type, ModuleType, distributed.ProcessGroup)
+    has_attributes = hasattr(value, "__dict__") or bool(_slots(type(value)))
+    return has_attributes and not callable(value) and not isinstance(value, foreign)
 
 
-def _may_be_state(value: Any) -> bool:
-    kinds = (int, float, torch.Tensor, torch.Generator, random.Random, np.random.Generator, np.ndarray)
-    if isinstance(value, list | dict | set | deque):
+def _attributes(owner: Any) -> Mapping[str, Any]:
+    """Of an object, in its dict or in slots."""
+    if not (slots := _slots(type(owner))):
+        return vars(owner)
+    return {key: getattr(owner, key) for key in slots if hasattr(owner, key)} | getattr(owner, "__dict__", {})
+
+
+@cache
+def _slots(kind: type) -> tuple[str, ...]:
+    if kind.__module__ == "builtins":
+        return ()
+    named = [vars(base).get("__slots__", ()) for base in kind.__mro__]
+    found = [key for slots in named for key in ((slots,) if isinstance(slots, str) else slots)]
+    return tuple(key for key in found if not key.startswith("__"))
+
+
+def _is_looked_at(owner: Any, value: Any) -> bool:
+    """Of a parameter only tensors count (a gradient or a moment that is kept there); libraries put many marks on them."""
+    return isinstance(value, torch.Tensor) if isinstance(owner, nn.Parameter) else _may_be_state(value)
+
+
+def _may_be_state(value: Any, depth: int = 0) -> bool:
+    if isinstance(value, _CONTAINERS):
         members = value.values() if isinstance(value, dict) else value
-        return len(value) <= _MEMBERS_MAX and all(isinstance(m, int | float | torch.Tensor) for m in members)
-    return isinstance(value, kinds) and type(value) is not bool
+        return (
+            depth < _DEPTH_MAX
+            and len(value) <= _MEMBERS_MAX
+            and all(_may_be_state(member, depth + 1) for member in members)
+        )
+    return isinstance(value, (*_NUMBERS, *_GENERATORS, np.ndarray, np.number))
 
 
-def _standing(owner: Any, key: str, is_buffer: bool) -> Any:
+def _standing(owner: Any, key: str, is_registered: bool) -> Any:
     """Something that is equal as long as nothing has changed."""
-    return _standing_of(owner._buffers.get(key) if is_buffer else vars(owner).get(key))
+    if not is_registered:
+        return _standing_of(_attributes(owner).get(key))
+    return _standing_of(owner._buffers[key] if key in owner._buffers else owner._parameters.get(key))
 
 
-def _standing_of(value: Any) -> Any:
+def _standing_of(value: Any, depth: int = 0) -> Any:
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, torch.Tensor):
-        return id(value), 0 if value.is_inference() else value._version
+        return _standing_of_tensor(value)
     if isinstance(value, np.ndarray):
         return value.shape, zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data)
-    if isinstance(value, list | dict | set | deque):
+    if isinstance(value, _CONTAINERS):
         # A container that has grown beyond the limit has changed.
-        if len(value) > _MEMBERS_MAX:
+        if len(value) > _MEMBERS_MAX or depth >= _DEPTH_MAX:
             return len(value)
-        members = [*value.keys(), *value.values()] if isinstance(value, dict) else value
-        return [_standing_of(m) if isinstance(m, torch.Tensor) else repr(m) for m in members]
+        members = [*map(repr, value), *value.values()] if isinstance(value, dict) else value
+        return [_standing_of(member, depth + 1) for member in members]
     if isinstance(value, torch.Generator):
         return zlib.crc32(value.get_state().numpy().tobytes())
     if isinstance(value, random.Random):
         return hash(value.getstate()[1])
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
-    return value
+    if isinstance(value, np.random.RandomState):
+        return _standing_of(value.get_state(legacy=False)["state"])
+    # Texts of numbers, so that not-a-number is equal to itself.
+    return repr(value) if isinstance(value, int | float | np.number) else id(value)
+
+
+def _standing_of_tensor(tensor: torch.Tensor) -> Any:
+    """The contents of a small one of the host; of others which one it is, and how often it was written to."""
+    plain = type(tensor) in (torch.Tensor, nn.Parameter, nn.Buffer) and tensor.layout is torch.strided
+    if plain and tensor.is_cpu and tensor.nbytes <= _CONTENTS_BYTES and not tensor.is_quantized:
+        flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        return tensor.dtype, tensor.shape, zlib.crc32(flat.view(torch.uint8).numpy().data)
+    return id(tensor), 0 if tensor.is_inference() else tensor._version
