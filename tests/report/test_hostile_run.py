@@ -70,9 +70,12 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "a table that is a folder": lambda run: (run / "steps" / "000001-0000-0.pst").mkdir(),
     "a life beyond 64 bits": lambda run: renamed(run, f"{10**30}-0000-0.pst"),
     "a rank beyond 64 bits": lambda run: renamed(run, f"000000-{10**30}-0.pst"),
-    "facts of other types": lambda run: write_journal(run, [{"kind": "start", "at": 1.7e9, "facts": STRANGE}]),
+    "facts of other types": lambda run: write_journal(
+        run, [{"kind": "start", "at": 1.7e9, "facts": STRANGE}]
+    ),
     "entries without facts": lambda run: write_journal(
-        run, [{"kind": kind, "at": 1.7e9} for kind in ("start", "commit", "verdict", "weights", "phase", "end")]
+        run,
+        [{"kind": kind, "at": 1.7e9} for kind in ("start", "commit", "verdict", "weights", "phase", "end")],
     ),
     "moments of no calendar": lambda run: write_journal(
         run, [{"kind": kind, "at": 1e300, "step": -7} for kind in ("start", "commit", "end")]

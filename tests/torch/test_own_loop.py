@@ -104,7 +104,14 @@ def test_tokens_that_a_mask_calls_padding_are_padding(tmp_path: Path) -> None:
     """Goal: real tokens and padding apart where the host has the mask; other batches are counted by their shape, or not at all."""
     tokens = torch.ones(2, 5, dtype=torch.long)
     mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
-    batches = [{"input_ids": tokens, "attention_mask": mask}, {"input_ids": tokens}, tokens, [tokens], "words", 5]
+    batches = [
+        {"input_ids": tokens, "attention_mask": mask},
+        {"input_ids": tokens},
+        tokens,
+        [tokens],
+        "words",
+        5,
+    ]
     with penstock.torch.observed(nn.Linear(2, 2), into=tmp_path) as seen:
         for batch in batches:
             seen.step(batch=batch)

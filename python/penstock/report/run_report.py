@@ -95,7 +95,9 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
     faults = list(evidence.faults)
     if len(compiles) < len(evidence.compiles):
         outside = len(evidence.compiles) - len(compiles)
-        faults.append(f"{outside} compilations are noted outside of the life that they are of; no account has them")
+        faults.append(
+            f"{outside} compilations are noted outside of the life that they are of; no account has them"
+        )
     silent = [one.rank for one, view in zip(timelines, views, strict=True) if view is None]
     if silent and known:
         faults.append(f"rank {', '.join(map(str, silent))} has no rows of steps")

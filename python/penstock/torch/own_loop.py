@@ -128,7 +128,7 @@ def _known(name: str, value: Any) -> float | Readback:
     except (TypeError, ValueError):
         raise UsageError(
             f"{name} must be a number or a tensor with one element, got {value!r:.80}",
-            hint="give what is no number to your own log",
+            hint="take its mean or its sum",
         ) from None
 
 

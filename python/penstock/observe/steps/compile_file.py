@@ -56,9 +56,7 @@ class CompileFile:
             return
 
 
-def read_compiles(
-    run_dir: str | os.PathLike[str], faults: list[str] | None = None
-) -> list[CompileSpan]:
+def read_compiles(run_dir: str | os.PathLike[str], faults: list[str] | None = None) -> list[CompileSpan]:
     """All compilations, by life, rank and time. Lines that a kill or a flip spoiled are passed over; files that cannot be read are told in
     ``faults``.
     """

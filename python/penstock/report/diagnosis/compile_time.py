@@ -35,11 +35,7 @@ def compiles_inside(
     timelines: Sequence[RankTimeline], spans: Sequence[CompileSpan]
 ) -> tuple[CompileSpan, ...]:
     """Those that lie inside of their life. Notes of a compiler are of the wall clock: where that was set meanwhile, they are in no step."""
-    lives = {
-        (life.number, rank.rank): (life.first, life.last)
-        for rank in timelines
-        for life in rank.lives
-    }
+    lives = {(life.number, rank.rank): (life.first, life.last) for rank in timelines for life in rank.lives}
     nowhere = (0, -1)
     return tuple(
         span
