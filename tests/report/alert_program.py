@@ -46,7 +46,7 @@ class Count:
 def train(stream: Stream, out: Path, case: str) -> None:
     steps = {"goodput": 40, "memory_growth": 200, "mfu_drop": 270}.get(case, 150)
     if case == "goodput":
-        pause(8.0)
+        pause(12.0)
     run = make(stream, out, Policy(stop_at=steps, save_every=10**6))
     state = DeviceState(start())
     kept: list[Any] = []
