@@ -93,6 +93,18 @@ def test_the_report_names_a_planted_sleep_and_recompilations(
     assert compiling["facts"]["compiled_again"] >= STEPS - 1
 
 
+def test_a_loop_says_which_step_it_is_at_and_gives_numbers(tmp_path: Path) -> None:
+    with penstock.jax.observed(into=tmp_path) as seen:
+        seen.number = 7
+        seen.step(loss=jnp.ones(()))
+        seen.step(loss=2.0)
+        with pytest.raises(errors.UsageError, match="loss must be a number"):
+            seen.step(loss=jnp.ones(3))
+    (rows,) = read_steps(tmp_path)
+    assert rows.columns["step"].tolist()[:2] == [7, 8]
+    assert rows.columns["scalar.loss"].tolist()[:2] == [1.0, 2.0]
+
+
 def test_a_loop_is_observed_once(tmp_path: Path) -> None:
     loop = penstock.jax.observed(into=tmp_path)
     with loop, pytest.raises(errors.UsageError, match="observed already"):

@@ -29,7 +29,7 @@ below = 0.25
 for_s = 1.5
 after_s = 0
 [alerts.goodput]
-below = 0.12
+below = 0.3
 for_s = 1
 after_s = 1.5
 [alerts.memory_growth]

@@ -85,6 +85,42 @@ def test_own_code_has_the_line_that_stacks_show() -> None:
     assert cause.evidence == "40 of 40 stacks"
 
 
+def test_a_period_is_named_beside_code_that_every_step_has() -> None:
+    """Goal: what comes at a period and is most of it has its own cost. Method: the loop of a busy machine, whose every step has own code too."""
+    loop = Loop().plant("user", 40)
+    evenly = loop.total()
+    cause = first(loop.plant("user", 250, every=5).evidence())
+    assert cause.sentence.startswith("every 5th step spends 250 ms ")
+    assert cause.cost == pytest.approx(loop.total() - evenly, rel=NEAR)
+    even = first(Loop().plant("user", 80).plant("user", 250, every=5).evidence())
+    assert even.sentence.startswith("a step spends 130 ms ")
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_steps_that_are_slow_are_named_in_a_run_that_is_mostly_its_start(ranks: int) -> None:
+    """Goal: a first try of ten steps is diagnosed as well. Method: a start of ten minutes before steps with a cause, with a small one, and without."""
+
+    def late(loop: Loop) -> RunReport:
+        evidence = loop.evidence()
+        lives = [replace(one.lives[0], born=-600_000 * MS) for one in evidence.timelines]
+        timelines = [replace(one, lives=(life,)) for one, life in zip(evidence.timelines, lives, strict=True)]
+        return report_of(replace(evidence, timelines=tuple(timelines)))
+
+    loop = Loop(ranks=ranks).plant("user", 60, rank=None if ranks == 1 else 2)
+    report = late(loop)
+    cause = report.diagnosis.first
+    assert cause is not None
+    assert cause.kind == ("own_code" if ranks == 1 else "slow_rank")
+    assert report.diagnosis.line.startswith("47 % of 25 s: ")
+    assert report.diagnosis.start == pytest.approx(600_200 * MS, rel=1e-3)
+    assert report.faults == ("costs are shares of the 25 s after the start, which took 600 s",)
+    for clean in (Loop(ranks=ranks), Loop(ranks=ranks).plant("user", 10)):
+        nothing = late(clean)
+        assert nothing.diagnosis.verdict == "none"
+        assert "s, 600 s of which are the start: steps are " in nothing.diagnosis.line
+        assert nothing.faults == ()
+
+
 def test_slow_steps_do_not_speak_for_all() -> None:
     """A slow step is looked at fifty times a second, the others once."""
     loop = Loop().plant("user", 30)

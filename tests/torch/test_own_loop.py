@@ -63,6 +63,81 @@ def test_an_observed_loop_writes_rows_and_changes_no_bit(tmp_path: Path) -> None
     assert third.columns["end"][-1] == UNMEASURED
 
 
+def test_models_against_each_other_and_gradients_by_hand_are_no_code_of_ones_own(tmp_path: Path) -> None:
+    """Goal: parts of loops that call two models, or ``torch.autograd.grad``. Method: a GAN with a penalty, and a loop without an optimizer."""
+    maker, judge = nn.Linear(64, 64), nn.Linear(64, 1)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (maker, judge)]
+    before = torch.autograd.grad
+    with penstock.torch.observed([maker, judge], optimizers, into=tmp_path / "gan") as seen:
+        for _ in range(4):
+            real = torch.randn(8, 64, requires_grad=True)
+            (slope,) = torch.autograd.grad(judge(real).sum(), real, create_graph=True)
+            (judge(maker(torch.randn(8, 64))).mean() + slope.norm()).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+            seen.step(loss=1.0)
+    with penstock.torch.observed(maker, into=tmp_path / "bare") as seen:
+        for _ in range(4):
+            slopes = torch.autograd.grad(maker(torch.randn(8, 64)).square().mean(), list(maker.parameters()))
+            seen.step(loss=slopes[1].sum())
+    assert torch.autograd.grad is before
+    (gan,), (bare,) = read_steps(tmp_path / "gan"), read_steps(tmp_path / "bare")
+    for rows, parts in ((gan, ("forward", "backward", "optimizer")), (bare, ("forward", "backward"))):
+        for part in parts:
+            assert (rows.columns[f"host.{part}"] > 0).all(), part
+    assert (bare.columns["host.optimizer"] == UNMEASURED).all()
+
+
+def test_a_loop_says_which_step_it_is_at(tmp_path: Path) -> None:
+    """Goal: training that goes on from a later step, or an earlier one, loses no row."""
+    with penstock.torch.observed(nn.Linear(2, 2), into=tmp_path) as seen:
+        for first in (100, 102):
+            seen.number = first
+            for _ in range(4):
+                seen.step(loss=float(seen.number))
+    (rows,) = read_steps(tmp_path)
+    assert rows.columns["step"].tolist() == [100, 101, 102, 103, 102, 103, 104, 105]
+    assert rows.columns["scalar.loss"].tolist() == rows.columns["step"].tolist()
+
+
+def test_tokens_that_a_mask_calls_padding_are_padding(tmp_path: Path) -> None:
+    """Goal: real tokens and padding apart where the host has the mask; other batches are counted by their shape, or not at all."""
+    tokens = torch.ones(2, 5, dtype=torch.long)
+    mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    batches = [
+        {"input_ids": tokens, "attention_mask": mask},
+        {"input_ids": tokens},
+        tokens,
+        [tokens],
+        "words",
+        5,
+    ]
+    with penstock.torch.observed(nn.Linear(2, 2), into=tmp_path) as seen:
+        for batch in batches:
+            seen.step(batch=batch)
+    (rows,) = read_steps(tmp_path)
+    assert rows.columns["tokens"].tolist() == [8, 10, 10, UNMEASURED, UNMEASURED, UNMEASURED]
+    assert rows.columns["padding"].tolist() == [2, *[UNMEASURED] * 5]
+
+
+@pytest.mark.parametrize("value", ["abc", [1], torch.ones(3)])
+def test_what_is_no_number_is_refused_by_its_name(tmp_path: Path, value: object) -> None:
+    with (
+        penstock.torch.observed(nn.Linear(2, 2), into=tmp_path) as seen,
+        pytest.raises(errors.UsageError, match="one element"),
+    ):
+        seen.step(loss=value)
+
+
+def test_a_name_that_cannot_be_kept_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with penstock.torch.observed(nn.Linear(2, 2), into=tmp_path) as seen:
+        for _ in range(3):
+            seen.step(loss=1.0, **{"x" * 400: 2.0})
+    assert [record.message[:4] for record in caplog.records] == ["'xxx"]
+    (rows,) = read_steps(tmp_path)
+    assert rows.columns["scalar.loss"].tolist() == [1.0] * 3
+
+
 def test_a_loop_is_observed_once(tmp_path: Path) -> None:
     loop = penstock.torch.observed(nn.Linear(2, 2), into=tmp_path)
     with loop, pytest.raises(errors.UsageError, match="observed already"):

@@ -1,6 +1,7 @@
 """Forward, backward and optimizer are parts of a step without a word of the program, and nothing of training changes (O8)."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,27 @@ def test_an_evaluation_is_no_forward_and_an_error_leaves_no_part_open(tmp_path: 
     assert (rows.columns["host.eval"] > 0).all()
     assert rows.columns["host.forward"][0] > 0
     assert rows.columns["host.forward"][1] == UNMEASURED
+
+
+def test_what_follows_an_error_that_was_caught_is_no_forward(tmp_path: Path) -> None:
+    """Goal: a step goes on after memory was short. Method: a call that fails, and one that does not; both are over when the program is at work."""
+    model = Small()
+    recorder = StepRecorder(tmp_path, 0, 0)
+    hooks = penstock.torch.state(model, torch.optim.SGD(model.parameters())).observe(recorder)
+    recorder.begin(0)
+    recorder.enter("user")
+    parts = []
+    for width in (31, 32):
+        with suppress(RuntimeError):
+            model(torch.ones(4, width))
+        parts.append(recorder.current_part())
+    hooks.turn(recorder.end(0))
+    hooks.close()
+    # Whoever has kept our wrapper calls it after the end: it does nothing.
+    hooks.enter("forward")
+    assert recorder.current_part() != "forward"
+    recorder.close()
+    assert parts == ["user", "user"]
 
 
 def test_a_model_that_only_looks_is_evaluated(tmp_path: Path) -> None:

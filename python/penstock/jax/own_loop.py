@@ -54,8 +54,13 @@ class ObservedLoop:
 
     @property
     def number(self) -> int:
-        """The number of the step that is under way."""
+        """The number of the step that is under way; set it where training goes on from a later one."""
         return 0 if self._record is None else self._record.number
+
+    @number.setter
+    def number(self, number: int) -> None:
+        if self._record is not None:
+            self._record.renumber(number)
 
     def __enter__(self) -> Self:
         if self._record is not None:
@@ -110,14 +115,24 @@ class ObservedLoop:
         if self._recorder is None or self._record is None:
             return
         named = {**({} if loss is None else {"loss": loss}), **scalars}
-        values = {
-            name: _Value(value) if isinstance(value, jax.Array) else float(value)
-            for name, value in named.items()
-        }
+        values = {name: _known(name, value) for name, value in named.items()}
         if batch is not None and jax.numpy.issubdtype(getattr(batch, "dtype", float), jax.numpy.integer):
             self._recorder.fact("tokens", int(batch.size))
         self._record.end(values)
         self._record.begin()
+
+
+def _known(name: str, value: Any) -> "float | _Value":
+    """A number, or one that may still be computed."""
+    if isinstance(value, jax.Array) and value.size == 1:
+        return _Value(value)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"{name} must be a number or an array with one element, got {value!r:.80}",
+            hint="take its mean or its sum",
+        ) from None
 
 
 def observed(*, into: str | os.PathLike[str]) -> ObservedLoop:

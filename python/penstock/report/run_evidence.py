@@ -24,15 +24,17 @@ def evidence_of(run: str | os.PathLike[str]) -> Evidence:
     if not RunDirectory(path).is_run():
         raise RunUnknown(directory=str(path))
     timeline = run_timeline(path, penstock_home(), _COLUMNS)
+    stacks = tuple(read_stacks(path, timeline.faults))
+    compiles = tuple(read_compiles(path, timeline.faults))
     return Evidence(
         name=path.name or str(path),
         timelines=tuple(timeline.ranks),
-        stacks=tuple(read_stacks(path)),
+        stacks=stacks,
         lost_rows=timeline.lost_rows,
         faults=tuple(timeline.faults),
         flops=tuple(read_flop_notes(path)),
         alignments=tuple(timeline.alignments),
-        compiles=tuple(read_compiles(path)),
+        compiles=compiles,
     )
 
 

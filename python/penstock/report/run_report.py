@@ -13,7 +13,8 @@ from penstock.report.accounts.account_names import STEP_PARTS, UNKNOWN
 from penstock.report.accounts.host_alignment import HostAlignment
 from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.timeline import UNMEASURED, RankTimeline, Times
-from penstock.report.diagnosis.compile_time import less_compiling
+from penstock.report.diagnosis.cause import seconds
+from penstock.report.diagnosis.compile_time import compiles_inside, less_compiling
 from penstock.report.diagnosis.diagnosis import Diagnosis, diagnosis_of
 from penstock.report.diagnosis.observation import Observation, RankSteps, observation_of
 from penstock.report.diagnosis.program_line import line_of
@@ -89,8 +90,14 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
     )
     ledger = ledger_from(timelines)
     views = [steps_of(one, steps) for one in timelines]
-    known = [less_compiling(view, evidence.compiles) for view in views if view is not None]
+    compiles = compiles_inside(evidence.timelines, evidence.compiles)
+    known = [less_compiling(view, compiles) for view in views if view is not None]
     faults = list(evidence.faults)
+    if len(compiles) < len(evidence.compiles):
+        outside = len(evidence.compiles) - len(compiles)
+        faults.append(
+            f"{outside} compilations are noted outside of the life that they are of; no account has them"
+        )
     silent = [one.rank for one, view in zip(timelines, views, strict=True) if view is None]
     if silent and known:
         faults.append(f"rank {', '.join(map(str, silent))} has no rows of steps")
@@ -102,10 +109,15 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
     observation = observation_of(
         known, wall, None if is_part else ledger, evidence.stacks, evidence.lost_rows, faults
     )
-    observation = replace(observation, compiles=evidence.compiles)
+    observation = replace(observation, compiles=compiles)
+    diagnosis = diagnosis_of(observation)
+    if diagnosis.start:
+        faults.append(
+            f"costs are shares of the {seconds(diagnosis.wall)} after the start, which took {seconds(diagnosis.start)}"
+        )
     return RunReport(
         name=evidence.name,
-        diagnosis=diagnosis_of(observation),
+        diagnosis=diagnosis,
         ledger=ledger,
         speed=speed_of(observation),
         breakdown=breakdown_of(observation),

@@ -11,9 +11,12 @@ _REASON_LENGTH = 120
 
 
 def sentence(entry: Entry) -> str:
-    """What an entry tells."""
+    """What an entry tells; of one that lacks facts, or has others than we write, its kind."""
     tell = _SENTENCES.get(entry.kind)
-    return entry.kind if tell is None else tell(entry.facts)
+    try:
+        return entry.kind if tell is None else tell(entry.facts)
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return entry.kind
 
 
 def _start(facts: dict[str, Any]) -> str:

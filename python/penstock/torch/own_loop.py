@@ -24,6 +24,8 @@ from penstock.torch.step_hooks import StepHooks
 
 #: What batches of tokens are called, by people and by Hugging Face.
 _TOKENS = ("tokens", "input_ids")
+#: What Hugging Face calls the mask of tokens that are no padding.
+_MASK = "attention_mask"
 Item = TypeVar("Item")
 
 
@@ -91,32 +93,47 @@ class ObservedLoop:
             if self._flops is not None:
                 self._flops.add(batch)
         named = {**({} if loss is None else {"loss": loss}), **scalars}
-        self._record.number = self.number
-        self._hooks.turn(self._record.end({name: _known(value) for name, value in named.items()}))
+        values = {name: _known(name, value) for name, value in named.items()}
+        self._record.renumber(self.number)
+        self._hooks.turn(self._record.end(values))
         self.number = self._record.number
         self._record.begin()
 
     def _count(self, recorder: StepRecorder, batch: Any) -> None:
-        """Tokens by shape alone; only a batch of ours knows which of them are padding."""
+        """Tokens by shape. A batch of ours knows which of them are padding, and so does a mask that is on the host; nothing waits for another."""
         if isinstance(batch, FrameworkBatch) and batch._of is not None:
             shape = batch._of.made
             recorder.fact("tokens", shape.rows * shape.length - batch._of.padding)
             recorder.fact("padding", batch._of.padding)
             return
+        mask = None
         if isinstance(batch, Mapping):
+            mask = batch.get(_MASK)
             batch = next((batch[name] for name in _TOKENS if name in batch), None)
-        if isinstance(batch, torch.Tensor) and not batch.is_floating_point():
-            recorder.fact("tokens", batch.numel())
+        if not isinstance(batch, torch.Tensor) or batch.is_floating_point():
+            return
+        tokens = batch.numel()
+        if isinstance(mask, torch.Tensor) and mask.device.type == "cpu" and mask.shape == batch.shape:
+            real = int(torch.count_nonzero(mask))
+            recorder.fact("padding", tokens - real)
+            tokens = real
+        recorder.fact("tokens", tokens)
 
 
-def _known(value: Any) -> float | Readback:
+def _known(name: str, value: Any) -> float | Readback:
     """A number, or one that is on its way to the host: nothing waits for it."""
     read = readback(value)
-    return read if isinstance(read, Readback) else float(read)
+    try:
+        return read if isinstance(read, Readback) else float(read)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"{name} must be a number or a tensor with one element, got {value!r:.80}",
+            hint="take its mean or its sum",
+        ) from None
 
 
 def observed(
-    model: nn.Module,
+    model: nn.Module | Sequence[nn.Module],
     optimizer: Optimizer | Sequence[Optimizer] | None = None,
     *,
     into: str | os.PathLike[str],
@@ -126,12 +143,14 @@ def observed(
 
     Call ``seen.step(loss=…, batch=…)`` at the end of every step, and iterate ``seen.data(loader)`` to have waits for batches told apart. Forward,
     backward and optimizer are seen by themselves. Works under any launcher, each rank for itself; no bit of training changes. With
-    ``flops``, of ``penstock.torch.flops``, what each batch costs is counted, for the MFU.
+    ``flops``, of ``penstock.torch.flops``, what each batch costs is counted, for the MFU. Several models that the loop calls are given as a list.
+    ``seen.number`` is the number of the step under way; set it where training goes on from a later one.
     """
+    models = model if isinstance(model, nn.Module) else nn.ModuleList(model)
     optimizers = (
         [] if optimizer is None else [optimizer] if isinstance(optimizer, Optimizer) else [*optimizer]
     )
-    return ObservedLoop(model, optimizers, Path(into), flops)
+    return ObservedLoop(models, optimizers, Path(into), flops)
 
 
 def _life(into: Path, rank: int) -> int:

@@ -1,6 +1,6 @@
 """Forward, backward and optimizer as parts of a step, seen from outside: the program says nothing about them.
 
-Hooks of the model and its optimizers, and one wrapper around ``torch.autograd.backward``, which every ``loss.backward()`` calls. A model that is compiled is
+Hooks of the model and its optimizers, and wrappers around ``torch.autograd.backward``, which every ``loss.backward()`` calls, and ``torch.autograd.grad``. A model that is compiled is
 hooked where it is called, outside of what is compiled: hooks inside would be traced once and never called again. Nothing here touches a tensor (O8).
 """
 
@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 
 import torch
 from torch import nn
@@ -38,17 +39,20 @@ class StepHooks:
         self._open: list[str] = []
         self._again: Counter[str] = Counter()
         self._undo: list[Callable[[], object]] = []
-        for module in (model, *_compiled_around(model)):
-            self._hook_module(module)
+        self._is_closed = False
+        for called in _called(model):
+            for module in (called, *_compiled_around(called)):
+                self._hook_module(module)
         for optimizer in optimizers:
             pre = optimizer.register_step_pre_hook(lambda *_: self.enter("optimizer"))
             post = optimizer.register_step_post_hook(lambda *_: self.leave("optimizer"))
             self._undo += [pre.remove, post.remove]
-        self._hook_backward()
+        for name in ("backward", "grad"):
+            self._hook_gradients(name)
 
     def enter(self, part: str) -> None:
         """A part begins. Inside of itself, inside of an evaluation, in other threads and while a compiler traces it is nothing new."""
-        if torch.compiler.is_compiling() or threading.get_ident() != self._recorder.thread:
+        if torch.compiler.is_compiling() or self._is_closed or threading.get_ident() != self._recorder.thread:
             return
         if part in self._open:
             self._again[part] += 1
@@ -62,7 +66,7 @@ class StepHooks:
 
     def leave(self, part: str) -> None:
         """It ends."""
-        if torch.compiler.is_compiling() or threading.get_ident() != self._recorder.thread:
+        if torch.compiler.is_compiling() or self._is_closed or threading.get_ident() != self._recorder.thread:
             return
         if not self._open or self._open[-1] != part:
             return
@@ -84,6 +88,7 @@ class StepHooks:
 
     def close(self) -> None:
         """Everything is as it was."""
+        self._is_closed = True
         self._compiles.look()
         for undo in reversed(self._undo):
             undo()
@@ -93,7 +98,8 @@ class StepHooks:
 
     def _hook_module(self, module: nn.Module) -> None:
         pre = module.register_forward_pre_hook(lambda *_: self.enter(_part_of(module)))
-        post = module.register_forward_hook(lambda *_: self.leave(_part_of(module)))
+        # Also after an error: a program may go on, as with a smaller batch when memory is short.
+        post = module.register_forward_hook(lambda *_: self.leave(_part_of(module)), always_call=True)
         self._undo += [pre.remove, post.remove]
         compiled = getattr(module, "_compiled_call_impl", None)
         if compiled is not None:
@@ -109,23 +115,34 @@ class StepHooks:
             object.__setattr__(module, "_compiled_call_impl", call)
             self._undo.append(lambda: object.__setattr__(module, "_compiled_call_impl", compiled))
 
-    def _hook_backward(self) -> None:
-        before: Callable[..., None] = torch.autograd.backward
+    def _hook_gradients(self, name: str) -> None:
+        """``loss.backward()`` calls ``torch.autograd.backward``; penalties and loops of their own call ``torch.autograd.grad``."""
+        before: Callable[..., object] = getattr(torch.autograd, name)
 
-        def backward(*args: object, **named: object) -> None:
+        @wraps(before)
+        def differentiated(*args: object, **named: object) -> object:
             self.enter("backward")
             try:
-                before(*args, **named)
+                return before(*args, **named)
             finally:
                 self.leave("backward")
 
         def put_back() -> None:
             # Whoever has wrapped it since keeps their wrapper; ours does nothing any more.
-            if torch.autograd.backward is backward:
-                torch.autograd.backward = before
+            if getattr(torch.autograd, name) is differentiated:
+                setattr(torch.autograd, name, before)
 
-        torch.autograd.backward = backward
+        setattr(torch.autograd, name, differentiated)
         self._undo.append(put_back)
+
+
+def _called(model: nn.Module) -> Iterator[nn.Module]:
+    """What the program calls: a list of models is called one by one, as by a loop that trains two against each other."""
+    if isinstance(model, nn.ModuleList | nn.ModuleDict):
+        for child in model.children():
+            yield from _called(child)
+    else:
+        yield model
 
 
 def _part_of(module: nn.Module) -> str:

@@ -66,7 +66,7 @@ def _summary(run: RunDirectory, folder: Path) -> dict[str, Any]:
         "step": -1 if last is None else last.step,
         "loss": "" if last is None else _loss(last.whole_loss),
         "ranks": newest_start(entries).get("ranks", ""),
-        "state": "running, or killed" if end is None else end.facts["how"],
+        "state": "running, or killed" if end is None else str(end.facts.get("how", "ended")),
         "since": "" if newest is None else clock(newest.at),
     }
 

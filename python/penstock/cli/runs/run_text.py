@@ -16,8 +16,11 @@ def newest_start(entries: list[Entry]) -> dict[str, Any]:
 
 
 def clock(at: float) -> str:
-    """A moment, as people of this place write it."""
-    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
+    """A moment, as people of this place write it; one that no calendar has is said to be unknown."""
+    try:
+        return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, OSError, ValueError):
+        return "unknown"
 
 
 def print_differences(result: Proof | Replay) -> None:

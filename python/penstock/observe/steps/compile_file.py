@@ -13,7 +13,9 @@ from penstock.observe.steps.columns import FOLDER
 #: Of one file; a program that compiles more often than that is known by then (O5).
 BYTES_MAX = 4 << 20
 _WORDS_MAX = 200
-_NAME = re.compile(r"(\d+)-(\d+)\.compiles")
+_NAME = re.compile(r"(\d{1,9})-(\d{1,9})\.compiles")
+#: Nanoseconds that a clock can show.
+_AT_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +56,21 @@ class CompileFile:
             return
 
 
-def read_compiles(run_dir: str | os.PathLike[str]) -> list[CompileSpan]:
-    """All compilations, by life, rank and time. Lines that a kill or a flip spoiled are passed over."""
+def read_compiles(run_dir: str | os.PathLike[str], faults: list[str] | None = None) -> list[CompileSpan]:
+    """All compilations, by life, rank and time. Lines that a kill or a flip spoiled are passed over; files that cannot be read are told in
+    ``faults``.
+    """
     folder = Path(run_dir) / FOLDER
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     spans = []
     for name in names:
         place = _NAME.fullmatch(name)
         if place is not None:
-            spans += _read_file(folder / name, int(place[1]), int(place[2]))
+            try:
+                spans += _read_file(folder / name, int(place[1]), int(place[2]))
+            except OSError as problem:
+                if faults is not None:
+                    faults.append(f"{folder / name}: {problem.strerror}")
     return sorted(spans, key=lambda span: (span.life, span.rank, span.begin))
 
 
@@ -73,7 +81,7 @@ def _read_file(path: Path, life: int, rank: int) -> list[CompileSpan]:
             line = msgspec.json.decode(text, type=_Line)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue
-        if 0 <= line.begin < line.end:
+        if 0 <= line.begin < line.end <= _AT_MAX:
             spans.append(CompileSpan(life, rank, line.begin, line.end, line.what, line.why))
     return spans
 

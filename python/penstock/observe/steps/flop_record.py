@@ -21,7 +21,7 @@ from penstock.observe.steps.recorder import StepRecorder
 KINDS = ("useful", "executed", "palm")
 _DTYPES = ("float64", "float32", "tf32", "bfloat16", "float16", "float8", "float4", "int8")
 COLUMNS = tuple(f"flops.{kind}.{dtype}" for kind in KINDS for dtype in _DTYPES)
-_NAME = re.compile(r"(\d+)-(\d+)\.flops\.json")
+_NAME = re.compile(r"(\d{1,9})-(\d{1,9})\.flops\.json")
 #: Reasons and warnings of a file.
 _WORDS_MAX = 8
 _log = logging.getLogger("penstock.observe")

@@ -36,6 +36,12 @@ class LoopRecord:
         self.recorder.begin(self.number)
         self.recorder.enter("user")
 
+    def renumber(self, number: int) -> None:
+        """The step that is under way has another number, as where training goes on from a later one."""
+        if number != self.number:
+            self.number = number
+            self.recorder.begin(number)
+
     def end(self, values: Mapping[str, "float | Coming"]) -> int | None:
         """The step is over; its row, by number. The next one has to be begun."""
         for name, value in values.items():

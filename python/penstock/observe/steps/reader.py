@@ -16,7 +16,7 @@ from penstock.errors import EventError
 from penstock.observe.steps.columns import FOLDER, INTEGERS, UNMEASURED
 
 Columns = dict[str, "npt.NDArray[np.int64] | npt.NDArray[np.float64]"]
-_NAME = re.compile(r"(\d+)-(\d+)-(\d+)\.(pst|tail)")
+_NAME = re.compile(r"(\d{1,9})-(\d{1,9})-(\d{1,9})\.(pst|tail)")
 
 
 @dataclass(frozen=True, slots=True)

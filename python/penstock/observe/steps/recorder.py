@@ -241,18 +241,24 @@ class StepRecorder:
         self._writer.close()
 
     def _patch_scalar(self, row: int, name: str, value: float) -> None:
-        if name not in self._columns:
-            self._columns[name] = self._writer.column(f"scalar.{name}", is_float=True)
-        column = self._columns[name]
+        column = self._column(name, f"scalar.{name}", is_float=True)
         if column is not None:
             self._writer.patch_float(row, column, value)
 
     def _patch_count(self, row: int, name: str, value: int) -> None:
-        if name not in self._columns:
-            self._columns[name] = self._writer.column(name, is_float=False)
-        column = self._columns[name]
+        column = self._column(name, name, is_float=False)
         if column is not None:
             self._writer.patch(row, column, value)
+
+    def _column(self, name: str, title: str, *, is_float: bool) -> int | None:
+        """The column of a name. One that could not be added is asked for again: the queue may only have been full."""
+        column = self._columns.get(name)
+        if column is None:
+            column = self._writer.column(title, is_float=is_float)
+            if column is None and name not in self._columns:
+                _log.warning("%.80r is not recorded: its name is too long, or there are too many", name)
+            self._columns[name] = column
+        return column
 
     def _collecting(self, phase: str, info: dict[str, int]) -> None:
         if threading.get_ident() != self.thread:

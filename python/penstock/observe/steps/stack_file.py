@@ -16,7 +16,7 @@ BYTES_MAX = 64 << 20
 STACKS_MAX, FRAMES_MAX = 100_000, 64
 #: Innermost frames whose source is kept, and characters of a line of it.
 SOURCE_MAX, LINE_MAX = 16, 120
-_NAME = re.compile(r"(\d+)-(\d+)-(\d+)\.stacks")
+_NAME = re.compile(r"(\d{1,9})-(\d{1,9})-(\d{1,9})\.stacks")
 _FRAME = re.compile(r"(.+):(\d+) .*", re.DOTALL)
 
 
@@ -78,13 +78,17 @@ def _source(frame: str) -> str:
     return "" if place is None else linecache.getline(place[1], int(place[2])).strip()[:LINE_MAX]
 
 
-def read_stacks(run_dir: str | os.PathLike[str]) -> list[StackSample]:
-    """All samples, by life, rank and time. Lines that a kill or a flip spoiled are passed over."""
+def read_stacks(run_dir: str | os.PathLike[str], faults: list[str] | None = None) -> list[StackSample]:
+    """All samples, by life, rank and time. Lines that a kill or a flip spoiled are passed over; files that cannot be read are told in ``faults``."""
     folder = Path(run_dir) / FOLDER
     names = [_NAME.fullmatch(path.name) for path in folder.iterdir()] if folder.is_dir() else []
     samples: list[StackSample] = []
     for name in sorted((name for name in names if name), key=lambda name: tuple(map(int, name.groups()))):
-        samples += _read_file(folder / name[0], int(name[1]), int(name[2]))
+        try:
+            samples += _read_file(folder / name[0], int(name[1]), int(name[2]))
+        except OSError as problem:
+            if faults is not None:
+                faults.append(f"{folder / name[0]}: {problem.strerror}")
     return samples
 
 

@@ -350,11 +350,15 @@ def _with_spans(
         if gone is not None and ordered is not None and gone < ordered:
             spans.append(("backoff", gone, ordered))
     spans = [("suspended", begin, end) for begin, end in clocks.suspends(life.number, rank)] + spans
-    spans += [("compile", begin, end) for begin, end in compiles if life.first <= begin and end <= life.last]
     kept: list[tuple[str, int, int]] = []
     for span in spans:
         if not any(_cross(span, other) for other in kept):
             kept.append(span)
+    first, last = life.first, life.last
+    inside = [("compile", begin, end) for begin, end in compiles if first <= begin and end <= last]
+    # There may be tens of thousands of them, none of which crosses another.
+    few = tuple(kept)
+    kept += [span for span in inside if not any(_cross(span, other) for other in few)]
     if not life.steps.parts:
         kept += [span for span in _phases(moments) if not any(_cross(span, other) for other in kept)]
     names = tuple(name for name, _, _ in kept)

@@ -68,7 +68,8 @@ def supervised_lives(entries: list[Entry], home: Path) -> dict[int, SupervisedLi
         is_ours = entry.kind == "start" and entry.facts.get("launcher") == "penstock"
         if not is_ours or not isinstance(job, str) or not isinstance(life, int) or "/" in job or not job:
             continue
-        directory = Path(entry.facts.get("job_directory") or home / "jobs" / job)
+        place = entry.facts.get("job_directory")
+        directory = Path(place) if isinstance(place, str) and place else home / "jobs" / job
         if directory not in journals:
             journals[directory] = _journal(directory / "journal.jsonl")
         pid = entry.facts.get("pid")

@@ -101,7 +101,8 @@ class LifeTimeline:
     @property
     def first(self) -> int:
         """When it is first heard of."""
-        return min(self._edges(self.resumed.times[:1], self.steps.begins[:1], self.spans.begins))
+        spans = [int(self.spans.begins.min())] if len(self.spans.begins) else []
+        return min([*self._edges(self.resumed.times[:1], self.steps.begins[:1]), *spans])
 
     @property
     def last(self) -> int:

@@ -9,6 +9,10 @@ from penstock.report.diagnosis.observation import Observation
 
 #: Of the rows; with more of them lost nothing is named.
 _LOST_MAX = 0.05
+#: Of the time after the start, where that was most of a run: what costs so much of the rest is named.
+_SHARE_AFTER_START = 0.2
+#: What a rank does before its first step.
+_START = ("queue", "spawn", "start", "rendezvous", "restore")
 #: Of the cost of long steps; retries that took so much are why they are long.
 _EXPLAINED = 0.8
 RULES = (
@@ -35,7 +39,10 @@ class Diagnosis:
     #: ``named``, ``none`` or ``abstains``.
     verdict: str
     causes: tuple[Cause, ...]
+    #: What costs are shares of: all of the time, or what came after a start that was most of it.
     wall: int
+    #: The start, where it is not in ``wall``.
+    start: int = 0
 
     @property
     def first(self) -> Cause | None:
@@ -48,6 +55,7 @@ class Diagnosis:
             "line": self.line,
             "verdict": self.verdict,
             "wall_ns": self.wall,
+            "start_ns": self.start,
             "causes": [cause.to_json(self.wall) for cause in self.causes],
         }
 
@@ -62,6 +70,11 @@ def diagnosis_of(observation: Observation) -> Diagnosis:
     causes = _ordered(_unexplained([cause for rule in RULES for cause in rule(observation)]))
     if causes and causes[0].cost >= SHARE_MIN * observation.wall:
         return Diagnosis(causes[0].line(observation.wall), "named", causes, observation.wall)
+    start = _long_start(observation)
+    rest = observation.wall - start
+    if start and causes and causes[0].cost >= _SHARE_AFTER_START * rest:
+        # A short run is mostly its start; its steps are slow all the same.
+        return Diagnosis(causes[0].line(rest), "named", causes, rest, start)
     return Diagnosis(_nothing(observation), "none", causes, observation.wall)
 
 
@@ -89,9 +102,22 @@ def _missing(observation: Observation) -> str:
     return ""
 
 
+def _long_start(observation: Observation) -> int:
+    """What the longest rank took before its first step, where that is most of its time; else 0."""
+    ranks = () if observation.ledger is None else observation.ledger.ranks
+    longest = max(ranks, key=lambda rank: rank.wall, default=None)
+    if longest is None or not longest.lives:
+        return 0
+    start = sum(longest.lives[0].accounts[name] for name in _START)
+    return start if 2 * start > observation.wall else 0
+
+
 def _nothing(observation: Observation) -> str:
     """No cause is large: say what the time is spent on."""
     words = f"nothing avoidable costs {100 * SHARE_MIN:.0f} % of {seconds(observation.wall)}"
+    start = _long_start(observation)
+    if start:
+        words += f", {seconds(start)} of which are the start"
     bound = device_rules.device_bound(observation)
     if bound is not None:
         return f"{words}: {bound.sentence}"

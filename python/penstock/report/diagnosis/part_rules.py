@@ -117,6 +117,9 @@ def own_code(observation: Observation) -> list[Cause]:
         if not recurrence.count:
             return []
         recurrence = replace(recurrence, is_concentrated=True)
+    if recurrence.period is not None and 2 * recurrence.excess >= recurrence.total:
+        # What comes at a period and is most of it has a place of its own; what all steps have beside it is another matter.
+        recurrence = replace(recurrence, is_concentrated=True)
     cost = recurrence.excess if recurrence.is_concentrated else recurrence.total
     steps = observation.steps[recurrence.is_long] if recurrence.is_concentrated else observation.steps
     line = line_of(observation, steps, part="user", is_spread=not recurrence.is_concentrated)

@@ -50,7 +50,7 @@ def new_moments(look: RunLook) -> NewMoments:
         if counts[key] <= bookmark.entries.get(key, 0) or entry.kind in _LEFT_OUT:
             continue
         kind = _KINDS.get(entry.kind, entry.kind)
-        at = min(max(round(entry.at * 1e9), 0), _AT_MAX)
+        at = min(round(min(max(entry.at, 0.0), _AT_MAX / 1e9) * 1e9), _AT_MAX)
         moments.append(
             Moment(kind, entry.incarnation, entry.rank, entry.step, at, _words(entry), entry.facts)
         )
@@ -64,12 +64,8 @@ def new_moments(look: RunLook) -> NewMoments:
 
 
 def _words(entry: Entry) -> str:
-    """The sentence of an entry, in characters that every form can hold; of an entry that lacks facts its kind."""
-    try:
-        words = sentence(entry)
-    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
-        words = entry.kind
-    return words.encode("utf-8", "backslashreplace").decode("utf-8")
+    """The sentence of an entry, in characters that every form can hold."""
+    return sentence(entry).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _deaths(look: RunLook) -> list[Moment]:
