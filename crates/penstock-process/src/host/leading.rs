@@ -1,0 +1,406 @@
+//! The leader: decides for the whole job with the same function as for one host, over what its tree tells it.
+//!
+//! It gives an order only after a majority of voters has what it follows from (H1), and calls a host expired only when no lease of
+//! it can have any rest (H2, H3): it stops to count a host when its subtree does, and every lease given until then ends with the
+//! leader's own.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::coordinator::decider::Decider;
+use crate::coordinator::messages::Orders;
+use crate::coordinator::verdict::Stop;
+use crate::coordinator::view::{HostFacts, HostLoss, JobView};
+use crate::host::messages::{Body, Header, JobOrders, JoinRequest};
+use crate::host::voting::{HostChange, Record};
+use crate::host::{Effect, Host};
+use crate::job::state::wall_s;
+use crate::lease::grant;
+use crate::lease::host_state::{Fact, HostState};
+use crate::tree::host_list::{HostId, HostList, children};
+use crate::tree::summary::Summary;
+use crate::vote::storage::VoteStorage;
+
+/// Pledges whose moments are remembered.
+const REMEMBERED: usize = 64;
+/// Hosts that may wait for a place.
+const JOINERS_MAX: usize = 1024;
+/// A host that waited for a place and was not heard for so long has gone elsewhere.
+const JOINER_MS: u64 = 5000;
+
+/// What the leader knows of one host.
+#[derive(Debug, Clone)]
+struct Track {
+    state: HostState,
+    since_ms: u64,
+    /// Whether its subtree counts it now.
+    covered: bool,
+    /// When it ceased to.
+    lost_ms: u64,
+    /// When no lease of it can have any rest.
+    expires_ms: u64,
+}
+
+/// What waits for a majority.
+#[derive(Debug)]
+struct Pending {
+    number: u64,
+    orders: Option<Orders>,
+}
+
+/// The leader of a term.
+pub struct Leading {
+    term: u64,
+    decider: Decider,
+    tracks: Vec<Track>,
+    /// Losses that were not considered yet.
+    losses: Vec<HostLoss>,
+    goodbyes: BTreeMap<HostId, String>,
+    joiners: BTreeMap<HostId, (JoinRequest, u64)>,
+    pending: Option<Pending>,
+    records: u64,
+    orders: u64,
+    given: Option<Orders>,
+    /// When each voter's newest answer was asked for.
+    pledged: BTreeMap<HostId, u64>,
+    pledges: VecDeque<(u64, u64)>,
+    pledge: u64,
+    pledge_ms: u64,
+    considered: Option<Arc<Summary>>,
+    look_ms: u64,
+}
+
+impl Leading {
+    /// Its term.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// A host said goodbye.
+    pub(super) fn note_goodbye(&mut self, host: HostId, why: String) {
+        self.goodbyes.insert(host, why);
+    }
+
+    /// A host wants to take part; what it is told meanwhile.
+    pub(super) fn note_joiner(&mut self, request: JoinRequest, now_ms: u64) -> String {
+        if self.joiners.len() < JOINERS_MAX || self.joiners.contains_key(&request.entry.id) {
+            self.joiners.insert(request.entry.id, (request, now_ms));
+        }
+        "waits for a free host rank".to_owned()
+    }
+
+    /// Hosts and their states.
+    pub(super) fn host_rows(&self, list: &HostList, now_ms: u64) -> Vec<Value> {
+        let rows = list.hosts.iter().zip(&self.tracks).enumerate().map(|(rank, (entry, track))| {
+            json!({
+                "rank": rank, "name": entry.name, "address": entry.address.to_string(), "state": track.state,
+                "since_s": now_ms.saturating_sub(track.since_ms) as f64 / 1000.0, "slots": entry.slots,
+                "voter": list.voters.contains(&entry.id), "first_rank": list.first_rank(rank as u32),
+            })
+        });
+        let waiting = self.joiners.values().map(|(request, _)| {
+            json!({"rank": null, "name": request.entry.name, "address": request.entry.address.to_string(), "state": "spare"})
+        });
+        rows.chain(waiting).collect()
+    }
+}
+
+impl<S: VoteStorage> Host<S> {
+    pub(super) fn leading_due_ms(&self) -> Option<u64> {
+        self.leading.as_ref().map(|leading| leading.look_ms.min(leading.pledge_ms))
+    }
+
+    /// Begins to lead when the votes say so, and leads.
+    pub(super) fn lead(&mut self) {
+        let elected = self.voter.as_ref().filter(|voter| voter.group.is_leader()).map(|voter| voter.group.term());
+        let known = self.leading.as_ref().map(|leading| leading.term);
+        match elected {
+            Some(term) if Some(term) != known && term >= self.membership.term => self.begin_to_lead(term),
+            None if known.is_some() => {
+                self.leading = None;
+                self.upward.begin_again();
+            }
+            _ => {}
+        }
+        let Some(mut leading) = self.leading.take() else { return };
+        self.renew_own_lease(&mut leading);
+        self.watch_hosts(&mut leading);
+        self.decide(&mut leading);
+        self.leading = Some(leading);
+    }
+
+    fn begin_to_lead(&mut self, term: u64) {
+        let Some(voter) = &self.voter else { return };
+        let decider = Decider::new(self.job.clone(), voter.history.clone());
+        let list = Arc::clone(&self.membership.list);
+        // Whatever the leader before gave ends by then; those who are not heard till then are expired.
+        let expires_ms = self.now_ms + self.config.lease_ms + grant::slack_ms(self.config.lease_ms);
+        let track = |rank: u32| Track {
+            state: if list.vacant.contains(&rank) { HostState::Expired } else { HostState::Here },
+            since_ms: self.now_ms,
+            covered: true,
+            lost_ms: self.now_ms,
+            expires_ms,
+        };
+        let leading = Leading {
+            term,
+            decider,
+            tracks: (0..list.len()).map(track).collect(),
+            losses: Vec::new(),
+            goodbyes: BTreeMap::new(),
+            joiners: BTreeMap::new(),
+            pending: None,
+            records: 0,
+            orders: 0,
+            given: None,
+            pledged: BTreeMap::new(),
+            pledges: VecDeque::new(),
+            pledge: 0,
+            pledge_ms: self.now_ms,
+            considered: None,
+            look_ms: self.now_ms,
+        };
+        self.out.push(Effect::Note(format!("leads in term {term:x}")));
+        self.follow_term(term, Some(self.me.id));
+        self.leading = Some(Box::new(leading));
+        // Those who will stand below have another parent, and may not know it.
+        if let Some(rank) = self.rank {
+            let below: Vec<HostId> = children(rank, rank, list.len(), self.config.fanout)
+                .filter_map(|rank| list.host(rank))
+                .map(|entry| entry.id)
+                .collect();
+            for host in below {
+                if self.reach(host) {
+                    self.say(host, Body::List(Arc::clone(&list)));
+                }
+            }
+        }
+    }
+
+    /// Asks the voters whether this term is still the newest, and takes the lease that a majority gives.
+    fn renew_own_lease(&mut self, leading: &mut Leading) {
+        let voters = self.membership.list.voters.clone();
+        if self.now_ms >= leading.pledge_ms {
+            leading.pledge += 1;
+            let number = leading.pledge;
+            leading.pledges.push_back((number, self.now_ms));
+            if leading.pledges.len() > REMEMBERED {
+                leading.pledges.pop_front();
+            }
+            leading.pledge_ms = self.now_ms + self.heartbeat_ms();
+            leading.pledged.insert(self.me.id, self.now_ms);
+            for voter in voters.iter().filter(|voter| **voter != self.me.id) {
+                if self.reach(*voter) {
+                    self.say(*voter, Body::Pledge { number });
+                }
+            }
+        }
+        let sent: Vec<Option<u64>> = voters.iter().map(|voter| leading.pledged.get(voter).copied()).collect();
+        let end_ms = grant::leader_end_ms(&sent, self.config.lease_ms);
+        if end_ms > self.lease_end_ms {
+            self.lease_end_ms = end_ms;
+            self.push_to_children();
+        }
+    }
+
+    pub(super) fn hear_pledged(&mut self, from: HostId, header: Header, number: u64) {
+        let Some(leading) = self.leading.as_mut().filter(|leading| header.term <= leading.term) else { return };
+        if let Some((_, sent_ms)) = leading.pledges.iter().find(|(known, _)| *known == number) {
+            let newest = leading.pledged.entry(from).or_insert(0);
+            *newest = (*newest).max(*sent_ms);
+        }
+    }
+
+    /// Takes note of who is heard and who is not.
+    fn watch_hosts(&mut self, leading: &mut Leading) {
+        let list = Arc::clone(&self.membership.list);
+        let merged = Arc::clone(&self.below.merged);
+        let end_ms = self.lease_end_ms.unwrap_or(self.now_ms);
+        let slack_ms = grant::slack_ms(self.config.lease_ms);
+        let unheard_ms = grant::unheard_ms(self.config.lease_ms);
+        let goodbyes = std::mem::take(&mut leading.goodbyes);
+        leading.look_ms = self.now_ms + self.heartbeat_ms();
+        for (rank, track) in (0..list.len()).zip(&mut leading.tracks) {
+            let covered = Some(rank) == self.rank || merged.hosts.contains(rank);
+            if track.covered && !covered {
+                track.lost_ms = self.now_ms;
+                track.expires_ms = track.expires_ms.max(end_ms + slack_ms);
+            }
+            track.covered = covered;
+            let Some(entry) = list.host(rank) else { continue };
+            let fact = match goodbyes.get(&entry.id) {
+                Some(_) => Fact::Goodbye,
+                None if covered => Fact::Heard,
+                None if self.now_ms >= track.expires_ms => Fact::LeaseOver,
+                None if self.now_ms >= track.lost_ms + unheard_ms => Fact::Silent,
+                None => {
+                    leading.look_ms = leading.look_ms.min(track.lost_ms + unheard_ms);
+                    continue;
+                }
+            };
+            if !covered {
+                leading.look_ms = leading.look_ms.min(track.expires_ms.max(self.now_ms + 1));
+            }
+            let Some(state) = track.state.after(fact) else { continue };
+            self.out.push(Effect::Note(format!("host rank {rank} ({}): {:?} → {state:?}", entry.name, track.state)));
+            if state.is_free() && !track.state.is_free() {
+                let what = match fact {
+                    Fact::Goodbye => format!("left: {}", goodbyes.get(&entry.id).map_or("", String::as_str)),
+                    _ => format!("was not heard for {} s and its lease expired", (self.now_ms - track.lost_ms).div_ceil(1000)),
+                };
+                let at_ms = self.clock.coordinator_ms(self.now_ms);
+                leading.losses.push(HostLoss { host_rank: rank, name: entry.name.clone(), what, at_ms });
+            }
+            (track.state, track.since_ms) = (state, self.now_ms);
+        }
+    }
+
+    /// Decides, if there is something to decide and nothing waits for a majority.
+    fn decide(&mut self, leading: &mut Leading) {
+        if leading.pending.is_some() || self.lease_end_ms.is_none_or(|end_ms| end_ms <= self.now_ms) {
+            return;
+        }
+        let change = self.change_of_hosts(leading);
+        let merged = Arc::clone(&self.below.merged);
+        if merged.overlapping {
+            return;
+        }
+        let now_ms = self.clock.coordinator_ms(self.now_ms);
+        let mut view = JobView::of_summary(&merged, &self.host_facts(leading), now_ms);
+        view.stop = view.stop.or_else(|| self.waited_too_long(leading));
+        let (entries, orders) = leading.decider.consider_view(&view);
+        leading.losses.clear();
+        leading.considered = Some(merged);
+        if let Some(look_ms) = orders.look_at_ms {
+            leading.look_ms = leading.look_ms.min(self.clock.local_ms(look_ms).max(self.now_ms + 1));
+        }
+        if entries.is_empty() && change.is_none() {
+            self.give_out(leading, orders);
+            return;
+        }
+        leading.records += 1;
+        let record = Record {
+            term: leading.term,
+            number: leading.records,
+            at: wall_s(),
+            coordinator_ms: now_ms,
+            entries,
+            facts: Vec::new(),
+            change,
+        };
+        let bytes = serde_json::to_vec(&record).unwrap_or_default();
+        let proposed = self.voter.as_mut().map(|voter| voter.group.propose(bytes));
+        if proposed.is_some_and(|proposed| proposed.is_ok()) {
+            leading.pending = Some(Pending { number: leading.records, orders: Some(orders) });
+        }
+    }
+
+    /// What all hosts are to do, if it is something else than before.
+    fn give_out(&mut self, leading: &mut Leading, orders: Orders) {
+        let bare = |orders: &Orders| Orders { number: 0, look_at_ms: None, ..orders.clone() };
+        if leading.given.as_ref().is_some_and(|given| bare(given) == bare(&orders)) {
+            return;
+        }
+        leading.given = Some(orders.clone());
+        leading.orders += 1;
+        let (term, number) = (leading.term, leading.orders);
+        if self.take_orders(Arc::new(JobOrders { term, number, orders })) {
+            self.push_to_children();
+        }
+    }
+
+    /// A majority has a record.
+    pub(super) fn note_decided(&mut self, record: &Record) {
+        let Some(mut leading) = self.leading.take() else { return };
+        let ours = record.term == leading.term;
+        if let Some(pending) = leading.pending.take_if(|pending| ours && pending.number == record.number) {
+            leading.tracks.resize_with(self.membership.list.hosts.len(), || unreachable_track(self.now_ms));
+            if let Some(orders) = pending.orders {
+                self.give_out(&mut leading, orders);
+            }
+        }
+        for (rank, entry) in record.change.iter().flat_map(|change| &change.placed) {
+            leading.joiners.remove(&entry.id);
+            if let Some(track) = leading.tracks.get_mut(*rank as usize) {
+                let expires_ms = self.now_ms + self.config.lease_ms;
+                *track = Track { state: HostState::Here, expires_ms, ..unreachable_track(self.now_ms) };
+            }
+            self.say(entry.id, Body::List(Arc::clone(&self.membership.list)));
+        }
+        self.leading = Some(leading);
+    }
+
+    /// Who lost a host rank, came back to it, or is given one.
+    fn change_of_hosts(&mut self, leading: &mut Leading) -> Option<HostChange> {
+        let list = &self.membership.list;
+        let free = |rank: &u32| leading.tracks.get(*rank as usize).is_some_and(|track| track.state.is_free());
+        let lost: Vec<u32> = (0..list.len()).filter(|rank| free(rank) && !list.vacant.contains(rank)).collect();
+        let back: Vec<u32> = list.vacant.iter().copied().filter(|rank| !free(rank)).collect();
+        let now_ms = self.now_ms;
+        leading.joiners.retain(|_, (_, at_ms)| now_ms < *at_ms + JOINER_MS);
+        let mut placed = Vec::new();
+        let mut taken: BTreeSet<HostId> = BTreeSet::new();
+        for rank in list.vacant.iter().copied().filter(free) {
+            let wished = |request: &JoinRequest| request.node_rank.is_none_or(|wish| wish == rank);
+            let fits = |request: &JoinRequest| list.host(rank).is_some_and(|entry| entry.slots == request.entry.slots);
+            let mut candidates: Vec<&JoinRequest> = leading
+                .joiners
+                .values()
+                .map(|(request, _)| request)
+                .filter(|request| fits(request) && !taken.contains(&request.entry.id))
+                .collect();
+            candidates.sort_by_key(|request| (!wished(request), request.entry.id));
+            if let Some(request) = candidates.first() {
+                taken.insert(request.entry.id);
+                placed.push((rank, request.entry.clone()));
+            }
+        }
+        let nothing = lost.is_empty() && back.is_empty() && placed.is_empty();
+        (!nothing).then(|| HostChange { version: list.version + 1, placed, lost, back })
+    }
+
+    /// What the decider has to know of the hosts.
+    fn host_facts(&self, leading: &Leading) -> HostFacts {
+        let list = &self.membership.list;
+        let state = |rank: u32| leading.tracks.get(rank as usize).map(|track| (track.state, track.covered));
+        let unheard = |rank: &u32| state(*rank).is_some_and(|(state, covered)| !covered && !state.is_free());
+        let gangs = self.job.gangs();
+        let ranks = |host: u32, gang: usize| match gangs[gang].role {
+            0 => list.host(host).map_or(0, |entry| entry.slots),
+            role => self.job.roles[role].ranks,
+        };
+        let over = |hosts: &[u32]| -> Vec<u32> {
+            (0..gangs.len()).map(|gang| hosts.iter().map(|host| ranks(*host, gang)).sum()).collect()
+        };
+        let all: Vec<u32> = (0..list.len()).collect();
+        let silent: Vec<u32> = all.iter().copied().filter(unheard).collect();
+        HostFacts {
+            hosts: list.len(),
+            expected: over(&all),
+            unheard: over(&silent),
+            unheard_hosts: silent,
+            vacant: all.into_iter().filter(|rank| state(*rank).is_some_and(|(state, _)| state.is_free())).collect(),
+            names: list.hosts.iter().map(|entry| entry.name.clone()).collect(),
+            losses: leading.losses.clone(),
+        }
+    }
+
+    /// The end of a job whose host rank nobody fills.
+    fn waited_too_long(&self, leading: &Leading) -> Option<Stop> {
+        let late = |track: &&Track| {
+            track.state.is_free() && self.now_ms >= track.since_ms.saturating_add(self.config.host_wait_ms)
+        };
+        let alone = self.membership.list.voters.len() < 2 && self.membership.list.len() > 1;
+        let rank = leading.tracks.iter().position(|track| late(&track))?;
+        let name = self.membership.list.hosts.get(rank).map_or("", |entry| entry.name.as_str());
+        let hint = if alone { "; --state lets a job of two hosts go on" } else { "" };
+        let by = format!("host rank {rank} ({name}) was lost, and no host took its place in time{hint}");
+        Some(Stop { by, code: 1, failed: true, forced: true, ..Stop::default() })
+    }
+}
+
+fn unreachable_track(now_ms: u64) -> Track {
+    Track { state: HostState::Joining, since_ms: now_ms, covered: false, lost_ms: now_ms, expires_ms: now_ms }
+}
