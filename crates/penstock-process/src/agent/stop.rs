@@ -96,6 +96,8 @@ impl Agent {
                 placement: Vec::new(),
                 incident: true,
                 suspicion: None,
+                meeting: None,
+                past: None,
             };
             if state.incarnation.is_some() {
                 self.note_incident(&order);

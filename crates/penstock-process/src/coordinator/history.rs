@@ -3,6 +3,7 @@
 //! So a coordinator that comes back knows what the old one knew (P4), and a person who reads the journal knows it too.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,18 @@ pub enum Entry {
         placement: Vec<u32>,
         /// Why.
         reason: String,
+        /// When, in a job of many hosts: they have a limit to prepare.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_ms: Option<u64>,
+    },
+    /// Every host is prepared for a life, so it may begin.
+    Prepared {
+        /// Which gang.
+        gang: usize,
+        /// Which life.
+        incarnation: u32,
+        /// Where its rank 0 listens.
+        meeting: Option<SocketAddr>,
     },
     /// A life has begun.
     Started {
@@ -176,6 +189,12 @@ pub struct GangHistory {
     pub incarnation: Option<u32>,
     /// Whether it was seen to have begun.
     pub started: bool,
+    /// When it was ordered, in a job of many hosts.
+    pub ordered_ms: Option<u64>,
+    /// Whether every host was prepared for it.
+    pub prepared: bool,
+    /// Where its rank 0 listens, in a job of many hosts.
+    pub meeting: Option<SocketAddr>,
     /// Which slot each worker has.
     pub placement: Vec<u32>,
     /// The first failure of every life that failed.
@@ -253,16 +272,22 @@ impl JobHistory {
                 let said = format!("{action} {reason}");
                 self.with(*gang, |history| history.verdict = Some(said));
             }
-            Entry::Ordered { gang, incarnation, placement, reason } => {
+            Entry::Ordered { gang, incarnation, placement, reason, at_ms } => {
                 self.reason.clone_from(reason);
                 self.with(*gang, |history| {
                     history.incarnation = Some(*incarnation);
                     history.started = false;
+                    (history.ordered_ms, history.prepared, history.meeting) = (*at_ms, false, None);
                     history.placement.clone_from(placement);
                     history.exited.clear();
                     history.reason.clone_from(reason);
                 });
             }
+            Entry::Prepared { gang, incarnation, meeting } => self.with(*gang, |history| {
+                if history.incarnation == Some(*incarnation) {
+                    (history.prepared, history.meeting) = (true, *meeting);
+                }
+            }),
             Entry::Started { gang, incarnation, .. } => self.with(*gang, |history| {
                 if history.incarnation < Some(*incarnation) {
                     // Its order did not fit on the disk.

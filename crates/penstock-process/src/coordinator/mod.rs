@@ -9,6 +9,7 @@ pub mod hang;
 pub mod history;
 pub mod messages;
 pub mod verdict;
+pub mod view;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

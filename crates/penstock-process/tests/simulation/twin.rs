@@ -227,7 +227,7 @@ impl Twin {
             Action::End => self.end(order.gang, now_ms),
             Action::Kill => self.kill(order.gang, now_ms),
             Action::Stopped | Action::Fail => tended.queued = None,
-            Action::Succeed | Action::Wait { .. } => {}
+            Action::Succeed | Action::Prepare { .. } | Action::Wait { .. } => {}
         }
     }
 
@@ -361,5 +361,6 @@ fn gang_report(tended: &Tended, now_ms: u64) -> GangReport {
         signalled_since_ms: tended.signalled_ms,
         ending_since_ms: tended.ending_ms,
         killing_since_ms: tended.killing_ms,
+        prepared: None,
     }
 }

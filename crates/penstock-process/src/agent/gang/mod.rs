@@ -114,6 +114,8 @@ impl Agent {
                 self.signal_gang(gang, libc::SIGTERM);
             }
             Action::Kill => self.kill_gang(gang),
+            // A job of one host has nothing to wait for between the two.
+            Action::Prepare { .. } => {}
             Action::Wait { .. } | Action::Succeed | Action::Fail | Action::Stopped => {}
         }
         Ok(())
@@ -488,6 +490,7 @@ impl Agent {
             signalled_since_ms: tended.signalled_since_ms,
             ending_since_ms: tended.ending_since_ms,
             killing_since_ms: tended.killing_since_ms,
+            prepared: None,
         }
     }
 }

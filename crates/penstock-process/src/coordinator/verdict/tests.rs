@@ -8,7 +8,7 @@ use crate::job::policy::{Budget, Scope};
 fn policy(restarts: u32) -> Policy {
     Policy {
         restart: Scope::Gang,
-        budget: Budget { crash: restarts, memory: 1, hang: restarts, preemption: 50 },
+        budget: Budget { crash: restarts, memory: 1, hang: restarts, preemption: 50, host: 0 },
         refill_steps: 100,
         backoff_ms: 100,
         backoff_max_ms: 1000,

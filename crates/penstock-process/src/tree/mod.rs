@@ -1,0 +1,4 @@
+//! The hosts of a job as a tree: who reports to whom, and what a subtree says in one report.
+
+pub mod rank_set;
+pub mod summary;
