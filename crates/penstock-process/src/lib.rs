@@ -15,6 +15,7 @@ pub mod error;
 pub mod job;
 pub mod keeper;
 pub mod launcher;
+pub mod lease;
 pub mod logs;
 pub mod slots;
 pub mod system;

@@ -68,7 +68,16 @@ impl Decider {
         let phase = over.as_ref().map_or_else(|| phase_of(&orders), |over| over.phase);
         let queued = orders.iter().find(|order| phase == Phase::Queued && order.phase == phase);
         let reason = queued.map_or_else(|| self.history.reason.clone(), |order| order.reason.clone());
-        let answer = Orders { number: report.number, phase, reason, gangs: orders, look_at_ms, over };
+        let answer = Orders {
+            number: report.number,
+            phase,
+            reason,
+            gangs: orders,
+            look_at_ms,
+            over,
+            standing: None,
+            lease_until_ms: None,
+        };
         (std::mem::take(&mut self.noted), answer)
     }
 
@@ -155,6 +164,7 @@ impl Decider {
             failures: history.failures.clone(),
             placement: if begins { history.placement.clone() } else { Vec::new() },
             suspicion,
+            meeting: None,
         };
         (order, until_ms.into_iter().chain(watched_ms).min())
     }
@@ -221,7 +231,7 @@ impl Decider {
         let history = &self.history.gangs[gang];
         let reason = verdict.reason.clone();
         let name = match verdict.action {
-            Action::Wait { .. } | Action::Look | Action::Warn => return,
+            Action::Wait { .. } | Action::Prepare { .. } | Action::Look | Action::Warn => return,
             Action::Start { incarnation } => {
                 if history.incarnation != Some(incarnation) {
                     let placement = self.place(gang);
@@ -331,6 +341,8 @@ fn about(report: &Report, gang: usize) -> &GangReport {
         signalled_since_ms: None,
         ending_since_ms: None,
         killing_since_ms: None,
+        prepared: None,
+        lease_ended_ms: None,
     };
     report.gangs.get(gang).unwrap_or(NOTHING)
 }
@@ -344,6 +356,7 @@ fn phase_of_gang(gang: &Gang, verdict: &Verdict, outcome: Option<Outcome>) -> Ph
         (None, Action::Start { .. }) => Phase::Running,
         (None, Action::Notify { .. } | Action::Interrupt { .. }) => Phase::Ending,
         (None, Action::Witness | Action::End | Action::Kill) => Phase::Ending,
+        (None, Action::Prepare { .. }) => Phase::Waiting,
         (None, Action::Wait { .. }) if gang.running == 0 => Phase::Waiting,
         (None, Action::Wait { .. }) if is_ending(gang) => Phase::Ending,
         (None, Action::Wait { .. } | Action::Look | Action::Warn) => Phase::Running,

@@ -4,6 +4,8 @@
 //! its journal and one report, and a lost message loses nothing. Every order names the life that it is about (P3); an agent does
 //! not obey an order about another one, nor one that answers an older report.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::first_failure::Culprit;
@@ -76,6 +78,21 @@ pub struct GangReport {
     pub ending_since_ms: Option<u64>,
     /// When they were sent SIGKILL.
     pub killing_since_ms: Option<u64>,
+    /// The life that can begin at once, in a job of many hosts.
+    #[serde(default)]
+    pub prepared: Option<PreparedLife>,
+    /// When its workers were killed because the lease of this host ended.
+    #[serde(default)]
+    pub lease_ended_ms: Option<u64>,
+}
+
+/// A life that only waits for its start: it has its slots, and a warm zygote where it needs one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreparedLife {
+    /// Which life.
+    pub incarnation: u32,
+    /// Where its ranks can meet: kept free on the address of the host that has host rank 0, and of no other.
+    pub port: Option<u16>,
 }
 
 /// Everything that an agent knows.
@@ -91,6 +108,9 @@ pub struct Report {
     pub stop: Option<Stop>,
     /// In the order of [`crate::job::Job::gangs`].
     pub gangs: Vec<GangReport>,
+    /// Workers that were killed and are still there: they sleep in the kernel.
+    #[serde(default)]
+    pub unkillable: u32,
 }
 
 impl Report {
@@ -107,7 +127,7 @@ impl Report {
             }
             gangs
         };
-        self.stop == other.stop && bare(self) == bare(other)
+        self.stop == other.stop && self.unkillable == other.unkillable && bare(self) == bare(other)
     }
 }
 
@@ -133,16 +153,22 @@ pub struct Order {
     /// What to tell people, for a warning.
     #[serde(default)]
     pub suspicion: Option<Suspicion>,
+    /// Where the ranks of the life to begin meet, in a job of many hosts.
+    #[serde(default)]
+    pub meeting: Option<SocketAddr>,
 }
 
 impl Order {
     /// Whether it is to be obeyed by whoever has this life with so many workers: an order about another life is not (P3), nor one
-    /// to begin while somebody of the last life runs or the job has to end.
+    /// to begin while somebody of the last life runs or the job has to end. A host that joined late has not seen every life.
     pub fn concerns(&self, current: Option<u32>, running: usize, stopping: bool) -> bool {
         match self.action {
             Action::Start { incarnation } => {
-                incarnation == current.map_or(0, |life| life + 1) && running == 0 && !stopping
+                let next = incarnation == current.map_or(0, |life| life + 1);
+                let later = self.meeting.is_some() && Some(incarnation) > current;
+                (next || later) && running == 0 && !stopping
             }
+            Action::Prepare { incarnation } => Some(incarnation) > current && running == 0 && !stopping,
             _ => self.incarnation == current,
         }
     }
@@ -157,7 +183,25 @@ pub struct Over {
     pub code: i32,
 }
 
-/// The answer to a report.
+/// What a life means for one host of many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// The host's number, from 0.
+    pub host_rank: u32,
+    /// How many hosts the job has.
+    pub hosts: u32,
+    /// The rank of the host's first worker, for each role.
+    pub first_ranks: Vec<u32>,
+    /// How many ranks each role has on all hosts.
+    pub worlds: Vec<u32>,
+    /// Where other hosts reach this one.
+    pub address: String,
+    /// The network interface that was asked for.
+    #[serde(default)]
+    pub interface: Option<String>,
+}
+
+/// The answer to a report. In a job of many hosts orders may also come unasked; then they name the newest report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orders {
     /// Of the report.
@@ -172,4 +216,10 @@ pub struct Orders {
     pub look_at_ms: Option<u64>,
     /// Nothing is left to do.
     pub over: Option<Over>,
+    /// Where this host stands among others; nothing for a job of one host.
+    #[serde(default)]
+    pub standing: Option<Standing>,
+    /// How long this host may run ranks unheard, on its own clock. Without a value nothing new is known.
+    #[serde(default)]
+    pub lease_until_ms: Option<u64>,
 }

@@ -166,6 +166,11 @@ pub enum Action {
         /// When to ask again at the latest.
         until_ms: Option<u64>,
     },
+    /// Make everything ready for a start, on every host.
+    Prepare {
+        /// The number of the life to come.
+        incarnation: u32,
+    },
     /// Start every worker of the gang.
     Start {
         /// The number of the new life.
