@@ -49,7 +49,7 @@ pub enum ProcessError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// Slots that are wanted cannot be leased.
+    /// Slots that are wanted cannot be held.
     #[error("{0}")]
     Slots(String),
     /// The command line of the executable makes no sense.

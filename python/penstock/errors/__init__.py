@@ -82,7 +82,7 @@
     │   ├── JobSilent            the job's agent does not answer
     │   ├── SaveUnheard          ranks were to save, and not all have heard it
     │   ├── SlotsImpossible      a job wants more than this machine has
-    │   ├── SlotsUnreadable      what is leased on this machine cannot be read
+    │   ├── SlotsUnreadable      what is held on this machine cannot be read
     │   ├── SpyMissing           the executable that reads stacks is not there
     │   └── StacksForbidden      the kernel does not let us look into processes
     ├── RunError                 training runs

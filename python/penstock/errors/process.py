@@ -123,13 +123,13 @@ class SaveUnheard(ProcessError):
 
 
 class SlotsUnreadable(ProcessError):
-    """What is leased on this machine cannot be read."""
+    """What is held on this machine cannot be read."""
 
-    hint = "the directory of leases is $PENSTOCK_SLOTS, or one of your own in /tmp"
+    hint = "the directory of locks is $PENSTOCK_SLOTS, or one of your own in /tmp"
 
     def __init__(self, *, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"what is leased cannot be read: {reason}")
+        super().__init__(f"what is held cannot be read: {reason}")
 
 
 class SlotsImpossible(ProcessError):

@@ -75,7 +75,16 @@ impl Decider {
         let phase = over.as_ref().map_or_else(|| phase_of(&orders), |over| over.phase);
         let queued = orders.iter().find(|order| phase == Phase::Queued && order.phase == phase);
         let reason = queued.map_or_else(|| self.history.reason.clone(), |order| order.reason.clone());
-        let answer = Orders { number: view.number, phase, reason, gangs: orders, look_at_ms, over };
+        let answer = Orders {
+            number: view.number,
+            phase,
+            reason,
+            gangs: orders,
+            look_at_ms,
+            over,
+            standing: None,
+            lease_until_ms: None,
+        };
         (std::mem::take(&mut self.noted), answer)
     }
 

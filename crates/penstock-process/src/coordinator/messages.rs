@@ -91,6 +91,9 @@ pub struct GangReport {
     /// The life that it is prepared for, in a job of many hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepared: Option<PreparedLife>,
+    /// When its workers were killed because the lease of this host ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ended_ms: Option<u64>,
 }
 
 /// Everything that an agent knows.
@@ -106,6 +109,9 @@ pub struct Report {
     pub stop: Option<Stop>,
     /// In the order of [`crate::job::Job::gangs`].
     pub gangs: Vec<GangReport>,
+    /// Workers that were killed and are still there: they sleep in the kernel.
+    #[serde(default)]
+    pub unkillable: u32,
 }
 
 impl Report {
@@ -122,7 +128,7 @@ impl Report {
             }
             gangs
         };
-        self.stop == other.stop && bare(self) == bare(other)
+        self.stop == other.stop && self.unkillable == other.unkillable && bare(self) == bare(other)
     }
 }
 
@@ -194,7 +200,25 @@ pub struct Over {
     pub code: i32,
 }
 
-/// The answer to a report.
+/// What a life means for one host of many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// The host's number, from 0.
+    pub host_rank: u32,
+    /// How many hosts the job has.
+    pub hosts: u32,
+    /// The rank of the host's first worker, for each role.
+    pub first_ranks: Vec<u32>,
+    /// How many ranks each role has on all hosts.
+    pub worlds: Vec<u32>,
+    /// Where other hosts reach this one.
+    pub address: String,
+    /// The network interface that was asked for.
+    #[serde(default)]
+    pub interface: Option<String>,
+}
+
+/// The answer to a report. In a job of many hosts orders may also come unasked; then they name the newest report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orders {
     /// Of the report.
@@ -209,4 +233,10 @@ pub struct Orders {
     pub look_at_ms: Option<u64>,
     /// Nothing is left to do.
     pub over: Option<Over>,
+    /// Where this host stands among others; nothing for a job of one host.
+    #[serde(default)]
+    pub standing: Option<Standing>,
+    /// How long this host may run ranks unheard, on its own clock. Without a value nothing new is known.
+    #[serde(default)]
+    pub lease_until_ms: Option<u64>,
 }

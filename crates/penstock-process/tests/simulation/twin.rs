@@ -185,6 +185,7 @@ impl Twin {
             now_ms,
             stop: self.stop.clone(),
             gangs: self.gangs.iter().map(|tended| gang_report(tended, now_ms)).collect(),
+            unkillable: 0,
         }
     }
 
@@ -361,6 +362,6 @@ fn gang_report(tended: &Tended, now_ms: u64) -> GangReport {
         signalled_since_ms: tended.signalled_ms,
         ending_since_ms: tended.ending_ms,
         killing_since_ms: tended.killing_ms,
-        prepared: None,
+        ..GangReport::default()
     }
 }

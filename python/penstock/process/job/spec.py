@@ -37,7 +37,7 @@ _COUNT_MAX = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Slots:
-    """What each rank of a role needs for itself; leased, so that jobs do not share by accident."""
+    """What each rank of a role needs for itself; held, so that jobs do not share by accident."""
 
     cpus: int = 0
     gpus: int = 0
