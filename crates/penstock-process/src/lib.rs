@@ -16,6 +16,7 @@ pub mod job;
 pub mod keeper;
 pub mod launcher;
 pub mod logs;
+pub mod network;
 pub mod slots;
 pub mod system;
 pub mod zygote;
