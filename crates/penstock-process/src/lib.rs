@@ -18,4 +18,5 @@ pub mod launcher;
 pub mod logs;
 pub mod slots;
 pub mod system;
+pub mod vote;
 pub mod zygote;
