@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::coordinator::hang::Past;
 use crate::coordinator::messages::{Order, Orders, Report, Standing};
 use crate::coordinator::verdict::Action;
 use crate::host::{Effect, Host};
 use crate::job::state::Phase;
-use crate::tree::summary::Summary;
+use crate::tree::summary::{HostPlace, Summary};
 use crate::vote::storage::VoteStorage;
 
 /// How often an agent is told the end of its lease at least, as a share of the heartbeat.
@@ -48,8 +49,16 @@ impl<S: VoteStorage> Host<S> {
             return;
         };
         let standing = self.standing(rank);
-        let told = self.orders.as_ref().is_some_and(|orders| orders.orders.phase == Phase::Ending);
-        let own = Summary::of_report(report, &standing, &self.job, self.clock.offset_ms(), told);
+        let orders = self.orders.as_ref().map(|orders| &orders.orders);
+        let place = HostPlace {
+            host_rank: rank,
+            first_ranks: &standing.first_ranks,
+            address: self.me.address.ip(),
+            offset_ms: self.clock.offset_ms(),
+            told_to_stop: orders.is_some_and(|orders| orders.phase == Phase::Ending),
+            pasts: &orders.map(pasts).unwrap_or_default(),
+        };
+        let own = Summary::of_report(report, &self.job, &place);
         self.below.set_own(Arc::new(own));
     }
 
@@ -139,6 +148,16 @@ impl<S: VoteStorage> Host<S> {
             lease_until_ms: self.lease_end_ms,
         }
     }
+}
+
+/// What orders say about earlier lives, by gang.
+fn pasts(orders: &Orders) -> Vec<Option<Past>> {
+    let known = orders.gangs.iter().map(|order| order.gang + 1).max().unwrap_or(0);
+    let mut found = vec![None; known];
+    for order in &orders.gangs {
+        found[order.gang] = order.past;
+    }
+    found
 }
 
 /// Whether an agent learns nothing from the second that it has not from the first, but a later end of its lease.

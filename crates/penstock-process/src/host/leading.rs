@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use crate::coordinator::decider::Decider;
 use crate::coordinator::messages::Orders;
-use crate::coordinator::verdict::Stop;
 use crate::coordinator::view::{HostFacts, HostLoss, JobView};
 use crate::host::messages::{Body, Header, JobOrders, JoinRequest};
 use crate::host::voting::{HostChange, Record};
 use crate::host::{Effect, Host};
+use crate::job::Role;
 use crate::job::state::wall_s;
 use crate::lease::grant;
 use crate::lease::host_state::{Fact, HostState};
@@ -55,8 +55,10 @@ pub struct Leading {
     term: u64,
     decider: Decider,
     tracks: Vec<Track>,
-    /// Losses that were not considered yet.
-    losses: Vec<HostLoss>,
+    /// How hosts were lost, by host rank.
+    losses: BTreeMap<u32, HostLoss>,
+    /// When a host rank was last filled, in the coordinator's time.
+    filled_ms: u64,
     goodbyes: BTreeMap<HostId, String>,
     joiners: BTreeMap<HostId, (JoinRequest, u64)>,
     pending: Option<Pending>,
@@ -128,6 +130,7 @@ impl<S: VoteStorage> Host<S> {
         self.renew_own_lease(&mut leading);
         self.watch_hosts(&mut leading);
         self.decide(&mut leading);
+        self.replace_voters(&leading);
         self.leading = Some(leading);
     }
 
@@ -148,7 +151,8 @@ impl<S: VoteStorage> Host<S> {
             term,
             decider,
             tracks: (0..list.len()).map(track).collect(),
-            losses: Vec::new(),
+            losses: BTreeMap::new(),
+            filled_ms: 0,
             goodbyes: BTreeMap::new(),
             joiners: BTreeMap::new(),
             pending: None,
@@ -191,9 +195,10 @@ impl<S: VoteStorage> Host<S> {
             }
             leading.pledge_ms = self.now_ms + self.heartbeat_ms();
             leading.pledged.insert(self.me.id, self.now_ms);
-            for voter in voters.iter().filter(|voter| **voter != self.me.id) {
-                if self.reach(*voter) {
-                    self.say(*voter, Body::Pledge { number });
+            let me = self.me.id;
+            for voter in voters.iter().copied().filter(|voter| *voter != me) {
+                if self.reach(voter) {
+                    self.say(voter, Body::Pledge { number });
                 }
             }
         }
@@ -248,10 +253,17 @@ impl<S: VoteStorage> Host<S> {
             if state.is_free() && !track.state.is_free() {
                 let what = match fact {
                     Fact::Goodbye => format!("left: {}", goodbyes.get(&entry.id).map_or("", String::as_str)),
-                    _ => format!("was not heard for {} s and its lease expired", (self.now_ms - track.lost_ms).div_ceil(1000)),
+                    _ => {
+                        let silent_s = (self.now_ms - track.lost_ms).div_ceil(1000);
+                        format!("was not heard for {silent_s} s, and its lease expired")
+                    }
                 };
                 let at_ms = self.clock.coordinator_ms(self.now_ms);
-                leading.losses.push(HostLoss { host_rank: rank, name: entry.name.clone(), what, at_ms });
+                let heard_ms = self.clock.coordinator_ms(track.lost_ms);
+                let loss = HostLoss { host_rank: rank, name: entry.name.clone(), what, heard_ms, at_ms };
+                leading.losses.insert(rank, loss);
+            } else if track.state.is_free() {
+                leading.filled_ms = self.clock.coordinator_ms(self.now_ms);
             }
             (track.state, track.since_ms) = (state, self.now_ms);
         }
@@ -268,10 +280,8 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         let now_ms = self.clock.coordinator_ms(self.now_ms);
-        let mut view = JobView::of_summary(&merged, &self.host_facts(leading), now_ms);
-        view.stop = view.stop.or_else(|| self.waited_too_long(leading));
+        let view = JobView::of_summary(&merged, &self.job, self.host_facts(leading), now_ms);
         let (entries, orders) = leading.decider.consider_view(&view);
-        leading.losses.clear();
         leading.considered = Some(merged);
         if let Some(look_ms) = orders.look_at_ms {
             leading.look_ms = leading.look_ms.min(self.clock.local_ms(look_ms).max(self.now_ms + 1));
@@ -326,6 +336,7 @@ impl<S: VoteStorage> Host<S> {
             if let Some(track) = leading.tracks.get_mut(*rank as usize) {
                 let expires_ms = self.now_ms + self.config.lease_ms;
                 *track = Track { state: HostState::Here, expires_ms, ..unreachable_track(self.now_ms) };
+                leading.filled_ms = self.clock.coordinator_ms(self.now_ms);
             }
             self.say(entry.id, Body::List(Arc::clone(&self.membership.list)));
         }
@@ -364,40 +375,47 @@ impl<S: VoteStorage> Host<S> {
     /// What the decider has to know of the hosts.
     fn host_facts(&self, leading: &Leading) -> HostFacts {
         let list = &self.membership.list;
-        let state = |rank: u32| leading.tracks.get(rank as usize).map(|track| (track.state, track.covered));
-        let unheard = |rank: &u32| state(*rank).is_some_and(|(state, covered)| !covered && !state.is_free());
-        let gangs = self.job.gangs();
-        let ranks = |host: u32, gang: usize| match gangs[gang].role {
-            0 => list.host(host).map_or(0, |entry| entry.slots),
-            role => self.job.roles[role].ranks,
+        let free = |rank: &u32| leading.tracks.get(*rank as usize).is_some_and(|track| track.state.is_free());
+        let unfilled: Vec<u32> = (0..list.len()).filter(free).collect();
+        let since = |rank: &u32| leading.tracks.get(*rank as usize).map(|track| track.since_ms);
+        let ranks = |role: usize, about: &Role| match role {
+            0 => list.hosts.iter().map(|entry| entry.slots).collect(),
+            _ => vec![about.ranks],
         };
-        let over = |hosts: &[u32]| -> Vec<u32> {
-            (0..gangs.len()).map(|gang| hosts.iter().map(|host| ranks(*host, gang)).sum()).collect()
-        };
-        let all: Vec<u32> = (0..list.len()).collect();
-        let silent: Vec<u32> = all.iter().copied().filter(unheard).collect();
+        let losses = unfilled.iter().filter_map(|rank| leading.losses.get(rank)).cloned().collect();
         HostFacts {
-            hosts: list.len(),
-            expected: over(&all),
-            unheard: over(&silent),
-            unheard_hosts: silent,
-            vacant: all.into_iter().filter(|rank| state(*rank).is_some_and(|(state, _)| state.is_free())).collect(),
             names: list.hosts.iter().map(|entry| entry.name.clone()).collect(),
-            losses: leading.losses.clone(),
+            ranks: self.job.roles.iter().enumerate().map(|(role, about)| ranks(role, about)).collect(),
+            losses,
+            unfilled_since_ms: unfilled.iter().filter_map(since).min().map(|at_ms| self.clock.coordinator_ms(at_ms)),
+            unfilled,
+            filled_ms: leading.filled_ms,
+            host_wait_ms: self.config.host_wait_ms,
         }
     }
 
-    /// The end of a job whose host rank nobody fills.
-    fn waited_too_long(&self, leading: &Leading) -> Option<Stop> {
-        let late = |track: &&Track| {
-            track.state.is_free() && self.now_ms >= track.since_ms.saturating_add(self.config.host_wait_ms)
-        };
-        let alone = self.membership.list.voters.len() < 2 && self.membership.list.len() > 1;
-        let rank = leading.tracks.iter().position(|track| late(&track))?;
-        let name = self.membership.list.hosts.get(rank).map_or("", |entry| entry.name.as_str());
-        let hint = if alone { "; --state lets a job of two hosts go on" } else { "" };
-        let by = format!("host rank {rank} ({name}) was lost, and no host took its place in time{hint}");
-        Some(Stop { by, code: 1, failed: true, forced: true, ..Stop::default() })
+    /// Finds other voters for those whose hosts were lost.
+    fn replace_voters(&mut self, leading: &Leading) {
+        let list = &self.membership.list;
+        let free = |rank: &u32| leading.tracks.get(*rank as usize).is_none_or(|track| track.state.is_free());
+        let lost = |voter: &HostId| list.rank_of(*voter).is_none_or(|rank| free(&rank));
+        let settled = self.voter.as_ref().and_then(|voter| voter.group.configuration());
+        if settled.is_none_or(|settled| settled.number != list.configuration) || !list.voters.iter().any(lost) {
+            return;
+        }
+        let unfit = |rank: &u32| leading.tracks.get(*rank as usize).is_none_or(|track| !track.covered);
+        let without = (0..list.len()).filter(unfit).collect();
+        let kept: Vec<HostId> = list.voters.iter().copied().filter(|voter| !lost(voter)).collect();
+        let mut voters = list.elect_voters(&without, &kept);
+        // Who leads goes on leading.
+        voters.sort_by_key(|voter| *voter != self.me.id);
+        if voters.contains(&self.me.id) && voters != list.voters {
+            let wanted = voters.iter().map(|voter| voter.0).collect();
+            let begun = self.voter.as_mut().map(|voter| voter.group.reconfigure(wanted));
+            if let Some(Err(problem)) = begun {
+                self.out.push(Effect::Note(format!("voters are not replaced: {problem}")));
+            }
+        }
     }
 }
 

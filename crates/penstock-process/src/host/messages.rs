@@ -10,7 +10,7 @@ use crate::coordinator::messages::Orders;
 use crate::host::config::Versions;
 use crate::tree::host_list::{HostEntry, HostId, HostList};
 use crate::tree::summary::Summary;
-use crate::vote::group::VoteMessage;
+use crate::vote::message::VoteMessage;
 
 /// What stands at the head of every message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,13 +132,6 @@ pub enum Body {
     Pledged {
         /// Of the question.
         number: u64,
-    },
-    /// To a host that becomes a voter: what was decided so far.
-    History {
-        /// Which group of voters it begins with.
-        configuration: u32,
-        /// In order.
-        records: Arc<Vec<Vec<u8>>>,
     },
     /// A question on its way: to the leader first, then to all.
     Ask {

@@ -250,7 +250,6 @@ impl<S: VoteStorage> Host<S> {
             Body::Vote(message) => self.hear_vote(*message),
             Body::Pledge { number } => self.hear_pledge(from, header, number),
             Body::Pledged { number } => self.hear_pledged(from, header, number),
-            Body::History { configuration, records } => self.hear_history(configuration, &records),
             Body::Ask { question, down, what } => self.hear_ask(from, question, down, what),
             Body::Answer { question, rows, answered } => self.hear_answer(from, question, rows, answered),
         }

@@ -142,7 +142,7 @@ impl<S: VoteStorage> Host<S> {
         match what {
             Question::Ps => self.worker_rows(),
             Question::Hosts => vec![self.host_rows()],
-            Question::Journal => self.leading.as_ref().map(|leading| leading.journal()).unwrap_or_default(),
+            Question::Journal => self.voter.as_ref().map(|voter| voter.lines.clone()).unwrap_or_default(),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::host::{Effect, Event, Given, Host, LinkId, Membership};
 use crate::job::JobDirectory;
 use crate::job::journal::Journal;
 use crate::network::key::JobKey;
-use crate::network::links::{self, Limits, Network, NetworkEvent};
+use crate::network::{self, Limits, Network, NetworkEvent};
 use crate::system::{self, interest, now_ms};
 use crate::vote::file_storage::FileStorage;
 
@@ -48,8 +48,8 @@ struct Driver {
     /// Lines of the job's journal that are in the file already.
     written: u64,
     /// Our links and the network's.
-    to_network: BTreeMap<LinkId, links::LinkId>,
-    to_host: BTreeMap<links::LinkId, LinkId>,
+    to_network: BTreeMap<LinkId, network::LinkId>,
+    to_host: BTreeMap<network::LinkId, LinkId>,
     incoming: u64,
     agent_gone: bool,
 }

@@ -91,13 +91,15 @@ impl Record {
 }
 
 /// This host's part in the votes.
-pub(super) struct Voter<S: VoteStorage> {
+pub struct Voter<S: VoteStorage> {
     pub(super) group: VoterGroup<S>,
     tick_ms: u64,
     /// The journal, folded.
     pub(super) history: JobHistory,
     /// The journal's newest lines.
     pub(super) lines: Vec<Value>,
+    /// Lines of the journal so far.
+    line: u64,
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -120,7 +122,7 @@ impl<S: VoteStorage> Host<S> {
             Ok(group) => {
                 let history = JobHistory::new(&self.job);
                 let lines = Vec::new();
-                self.voter = Some(Box::new(Voter { group, tick_ms: self.now_ms, history, lines }));
+                self.voter = Some(Box::new(Voter { group, tick_ms: self.now_ms, history, lines, line: 0 }));
             }
             Err(problem) => self.out.push(Effect::Note(format!("this host cannot vote: {problem}"))),
         }
@@ -164,7 +166,11 @@ impl<S: VoteStorage> Host<S> {
 
     fn apply_record(&mut self, voter: &mut Voter<S>, record: &Record) {
         record.entries.iter().for_each(|entry| voter.history.fold(entry));
-        let lines = record.lines();
+        let mut lines = record.lines();
+        for line in &mut lines {
+            voter.line += 1;
+            line["line"] = voter.line.into();
+        }
         voter.lines.extend(lines.iter().cloned());
         let excess = voter.lines.len().saturating_sub(SHOWN_MAX);
         voter.lines.drain(..excess);
@@ -186,7 +192,7 @@ impl<S: VoteStorage> Host<S> {
     /// Whether the term of who asks is still the newest that this voter knows.
     pub(super) fn hear_pledge(&mut self, from: HostId, header: Header, number: u64) {
         let Some(voter) = &self.voter else { return };
-        if header.term >= self.membership.term && header.term >= voter.group.promised() {
+        if header.term >= self.membership.term && header.term >= voter.group.term() {
             self.say(from, Body::Pledged { number });
         }
     }

@@ -126,6 +126,12 @@ pub struct LifeSummary {
 }
 
 impl LifeSummary {
+    /// The same without what changes as ranks make steps; a hang that is found is news.
+    pub fn without_progress(&self) -> Self {
+        let progress = Progress { hang: self.progress.hang.clone(), ..Progress::default() };
+        Self { progress, ..self.clone() }
+    }
+
     /// Workers that ended with success.
     pub fn succeeded(&self) -> u32 {
         self.ended.get(&0).copied().unwrap_or(0)
