@@ -19,7 +19,7 @@ fn key(number: u8) -> JobKey {
 }
 
 fn anywhere() -> SocketAddr {
-    "127.0.0.1:0".parse().unwrap()
+    "127.0.0.1:0".parse().expect("an address")
 }
 
 /// A network and what happened on it.
@@ -32,11 +32,11 @@ struct Side {
 
 impl Side {
     fn listening(number: u8, limits: Limits) -> Self {
-        Self::of(Network::open(&key(number), anywhere(), limits).unwrap())
+        Self::of(Network::open(&key(number), anywhere(), limits).expect("a listener"))
     }
 
     fn dialling(number: u8) -> Self {
-        Self::of(Network::dialler(&key(number)).unwrap())
+        Self::of(Network::dialler(&key(number)).expect("a dialler"))
     }
 
     fn of(network: Network) -> Self {
@@ -244,9 +244,9 @@ fn an_address_that_is_taken_is_an_error_with_the_address() {
 /// What a stranger gets: all bytes until the end, and how long the end took.
 fn told_to(server: &mut Side, words: &[u8], what: &str) -> (Vec<u8>, Duration) {
     let before = server.network.statistics().strangers.total();
-    let mut socket = TcpStream::connect(server.network.address()).unwrap();
+    let mut socket = TcpStream::connect(server.network.address()).expect("a connection");
     let begin = Instant::now();
-    socket.write_all(words).unwrap();
+    socket.write_all(words).expect("room for a few bytes");
     drive(&mut [server], what, |sides| sides[0].network.statistics().strangers.total() > before);
     let took = begin.elapsed();
     let mut answer = Vec::new();
