@@ -354,12 +354,18 @@ impl Network {
     /// Lets newcomers in while there are places.
     fn accept(&mut self, now_ms: u64) {
         for _ in 0..ACCEPTED_MAX {
-            if let Err(until_ms) = self.make_room(now_ms) {
-                return self.shut_door(until_ms);
-            }
+            let makes_room = match self.place(now_ms) {
+                Ok(makes_room) => makes_room,
+                Err(until_ms) => return self.shut_door(until_ms),
+            };
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
-                Ok((socket, peer)) => self.admit(socket, peer, now_ms),
+                Ok((socket, peer)) => {
+                    if let Some(id) = makes_room {
+                        self.end(id, &LinkEnd::CrowdedOut, &mut Vec::new());
+                    }
+                    self.admit(socket, peer, now_ms);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ECONNABORTED)) => {}
                 // No descriptor or no memory: asking again at once would only burn time.
@@ -377,25 +383,22 @@ impl Network {
         }
     }
 
-    /// A place for one more, or when there may be one.
-    fn make_room(&mut self, now_ms: u64) -> std::result::Result<(), u64> {
+    /// Whether there is a place for one more, and who has to make room for it; else when there may be one.
+    fn place(&self, now_ms: u64) -> std::result::Result<Option<LinkId>, u64> {
         if self.links.len() >= self.limits.links_max {
             return Err(now_ms + ACCEPT_AGAIN_MS);
         }
         if self.half_open.len() < self.limits.half_open_max {
-            return Ok(());
+            return Ok(None);
         }
         let until_ms = |id: &LinkId| {
             let link = &self.links[id];
             link.since_ms + PLACE_KEPT_MS[usize::from(link.answered)]
         };
-        let first = self.half_open.iter().map(|id| (until_ms(id), *id)).min();
-        let Some((until_ms, id)) = first else { return Err(now_ms + ACCEPT_AGAIN_MS) };
-        if until_ms > now_ms {
-            return Err(until_ms);
+        match self.half_open.iter().map(|id| (until_ms(id), *id)).min() {
+            Some((until_ms, id)) if until_ms <= now_ms => Ok(Some(id)),
+            first => Err(first.map_or(now_ms + ACCEPT_AGAIN_MS, |(until_ms, _)| until_ms)),
         }
-        self.end(id, &LinkEnd::CrowdedOut, &mut Vec::new());
-        Ok(())
     }
 
     fn shut_door(&mut self, until_ms: u64) {

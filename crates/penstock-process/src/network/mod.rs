@@ -13,6 +13,8 @@ pub mod links;
 mod send_queue;
 mod socket;
 pub mod strangers;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 pub use key::JobKey;

@@ -37,16 +37,9 @@ pub(super) struct Credentials {
 
 impl Credentials {
     pub(super) fn new(key: &JobKey) -> Result<Self, Error> {
-        let refused = |_| Error::General("the seed of a key pair was refused".to_owned());
-        let pair = Ed25519KeyPair::from_seed_unchecked(&key.signature_seed()).map_err(refused)?;
-        let mut public_key = PUBLIC_KEY_HEADER.to_vec();
-        public_key.extend_from_slice(pair.public_key().as_ref());
-        let public_key: Arc<[u8]> = public_key.into();
-        let own = Arc::new(CertifiedKey::new(
-            vec![CertificateDer::from(public_key.to_vec())],
-            Arc::new(SharedPair { pair: Arc::new(pair), public_key: public_key.clone() }),
-        ));
-        let verifier = Arc::new(SameKey { public_key });
+        let pair = SharedPair::new(key)?;
+        let verifier = Arc::new(SameKey { public_key: pair.public_key.clone() });
+        let own = pair.certified();
         let provider = Arc::new(provider());
 
         let mut client = ClientConfig::builder_with_provider(provider.clone())
@@ -78,7 +71,7 @@ impl Credentials {
 }
 
 /// Only what we use, so that only that is linked.
-fn provider() -> CryptoProvider {
+pub(super) fn provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![TLS13_AES_128_GCM_SHA256],
         kx_groups: vec![X25519],
@@ -109,9 +102,25 @@ impl KeyProvider for NoKeyFiles {
 
 /// The pair that all hosts of the job hold.
 #[derive(Debug, Clone)]
-struct SharedPair {
+pub(super) struct SharedPair {
     pair: Arc<Ed25519KeyPair>,
-    public_key: Arc<[u8]>,
+    /// In its usual form, as peers see it.
+    pub(super) public_key: Arc<[u8]>,
+}
+
+impl SharedPair {
+    pub(super) fn new(key: &JobKey) -> Result<Self, Error> {
+        let refused = |_| Error::General("the seed of a key pair was refused".to_owned());
+        let pair = Ed25519KeyPair::from_seed_unchecked(&key.signature_seed()).map_err(refused)?;
+        let public_key = [&PUBLIC_KEY_HEADER, pair.public_key().as_ref()].concat();
+        Ok(Self { pair: Arc::new(pair), public_key: public_key.into() })
+    }
+
+    /// What is shown to a peer, and what signs for it.
+    pub(super) fn certified(self) -> Arc<CertifiedKey> {
+        let shown = vec![CertificateDer::from(self.public_key.to_vec())];
+        Arc::new(CertifiedKey::new(shown, Arc::new(self)))
+    }
 }
 
 impl SigningKey for SharedPair {
