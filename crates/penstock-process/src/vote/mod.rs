@@ -7,6 +7,7 @@
 //! is answered. The *handover* ([`handover`]) takes the history from one set of voters to the next.
 //! [`tie_breaker`] is for jobs of one or two hosts, where no majority survives a loss.
 
+mod engine;
 pub mod error;
 pub mod file_storage;
 pub mod group;
