@@ -29,7 +29,11 @@ pub(super) enum Engine {
 
 impl Engine {
     /// For a host in a configuration, with what its ledger remembers.
-    pub(super) fn start(me: u64, configuration: &Configuration, ledger: &SharedLedger) -> Result<Self, String> {
+    pub(super) fn start(
+        me: u64,
+        configuration: &Configuration,
+        ledger: &SharedLedger,
+    ) -> Result<Self, String> {
         let Some(pid) = configuration.place_of(me) else { return Ok(Self::Idle) };
         if configuration.voters.len() == 1 {
             return Ok(Self::Alone);
@@ -44,7 +48,8 @@ impl Engine {
         };
         let config = OmniPaxosConfig { cluster_config, server_config };
         let ledger = ledger.clone();
-        let built = catch_unwind(AssertUnwindSafe(|| config.build(ledger))).map_err(|panic| words_of(&*panic))?;
+        let built =
+            catch_unwind(AssertUnwindSafe(|| config.build(ledger))).map_err(|panic| words_of(&*panic))?;
         built.map(|protocol| Self::Protocol(Box::new(protocol))).map_err(|error| error.to_string())
     }
 

@@ -5,37 +5,25 @@
 //! disk fails or the protocol panics, the voter is *silent*: it says nothing, leads nothing and tells why.
 
 use omnipaxos::messages::Message;
-use omnipaxos::messages::ballot_leader_election::BLEMessage;
+use omnipaxos::messages::ballot_leader_election::{BLEMessage, HeartbeatMsg};
 use omnipaxos::messages::sequence_paxos::{PaxosMessage, PaxosMsg};
 use omnipaxos::storage::StopSign;
 
-use super::Configuration;
 use super::engine::{Engine, Protocol, cluster_of};
 use super::error::{NotLeader, Result, VoteError};
 use super::handover::{Handover, Progress};
 use super::ledger::{SharedLedger, Step};
-use super::message::{History, Judge, RECORD_BYTES_MAX, VoteBody, VoteMessage};
+use super::message::{History, RECORD_BYTES_MAX, VoteBody, VoteMessage, judge};
 use super::record::Record;
+use super::rivals::Rivals;
 use super::session::Sessions;
 use super::storage::VoteStorage;
+use super::{Configuration, VoteStatistics};
 
 /// Ticks of one round of heartbeats. A dead leader is replaced after three to four of them.
 pub const ELECTION_TICKS: u64 = 5;
 /// Ticks after which what was not answered is said again.
 pub const RESEND_TICKS: u64 = 5;
-
-/// What a voter has met since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct VoteStatistics {
-    /// Messages that failed a check.
-    pub refused: u64,
-    /// Messages that came late, twice or for an earlier opening.
-    pub stale: u64,
-    /// How often steps were lost and a log had to be compared again.
-    pub resyncs: u64,
-    /// How often something was made durable.
-    pub syncs: u64,
-}
 
 /// One voter of a group.
 pub struct VoterGroup<S: VoteStorage> {
@@ -55,6 +43,7 @@ pub struct VoterGroup<S: VoteStorage> {
     term: u64,
     failure: Option<VoteError>,
     ticks: u64,
+    rivals: Rivals,
     statistics: VoteStatistics,
 }
 
@@ -77,12 +66,7 @@ impl<S: VoteStorage> VoterGroup<S> {
         history: Option<Vec<Vec<u8>>>,
     ) -> Result<Self> {
         configuration.check()?;
-        let ledger = SharedLedger::default();
-        for bytes in storage.load()? {
-            let steps: Vec<Step> = serde_json::from_slice(&bytes).map_err(|error| log_error(error.to_string()))?;
-            let mut open = ledger.lock();
-            steps.into_iter().try_for_each(|step| open.apply(step)).map_err(log_error)?;
-        }
+        let ledger = SharedLedger::load(storage.load()?).map_err(log_error)?;
         let opening = ledger.lock().opening + 1;
         ledger.lock().take(Step::Opened(opening)).map_err(log_error)?;
         let opened_with = configuration.number;
@@ -99,6 +83,7 @@ impl<S: VoteStorage> VoterGroup<S> {
             term: 0,
             failure: None,
             ticks: 0,
+            rivals: Rivals::default(),
             statistics: VoteStatistics::default(),
         };
         let stored = group.ledger.lock().configuration.clone();
@@ -108,7 +93,8 @@ impl<S: VoteStorage> VoterGroup<S> {
                 return Err(VoteError::Configuration { number: configuration.number, reason });
             }
             (Some(stored), _) if stored.number == configuration.number && stored != configuration => {
-                let reason = format!("its voters were {:x?} and are now {:x?}", stored.voters, configuration.voters);
+                let reason =
+                    format!("its voters were {:x?} and are now {:x?}", stored.voters, configuration.voters);
                 return Err(VoteError::Configuration { number: stored.number, reason });
             }
             (None, Some(history)) => {
@@ -124,10 +110,7 @@ impl<S: VoteStorage> VoterGroup<S> {
             }
         }
         group.settle();
-        match group.failure.take() {
-            Some(failure) => Err(failure),
-            None => Ok(group),
-        }
+        group.failure.take().map_or(Ok(group), Err)
     }
 
     /// Some time has passed: heartbeats, elections, and what has to be said again.
@@ -141,6 +124,7 @@ impl<S: VoteStorage> VoterGroup<S> {
         }
         self.with_protocol(Protocol::tick);
         self.mend_losses();
+        self.outbid_rivals();
         if self.ticks % RESEND_TICKS == 0 {
             let bodies = self.handover.again(&self.ledger.lock(), &self.sessions);
             bodies.into_iter().for_each(|(host, body)| self.say(host, body));
@@ -235,7 +219,9 @@ impl<S: VoteStorage> VoterGroup<S> {
         let next = Configuration { number: present.number.saturating_add(1), voters };
         next.check().map_err(|error| NotLeader::Voters(error.to_string()))?;
         if !next.voters.iter().any(|voter| present.voters.contains(voter)) {
-            return Err(NotLeader::Voters("none of the new voters votes now, so none has the history".to_owned()));
+            return Err(NotLeader::Voters(
+                "none of the new voters votes now, so none has the history".to_owned(),
+            ));
         }
         // Who votes is in the metadata; the library numbers them.
         let cluster = cluster_of(&next);
@@ -305,26 +291,13 @@ impl<S: VoteStorage> VoterGroup<S> {
             body => body,
         };
         let is_synced = self.engine.leader().is_some_and(|(_, is_synced)| is_synced);
-        let judged = {
-            let ledger = self.ledger.lock();
-            let Some(configuration) = &ledger.configuration else { return };
-            match (configuration.place_of(from), configuration.place_of(self.me)) {
-                (Some(from), Some(me)) => {
-                    let (log, accepted) = (ledger.log.len(), ledger.accepted_count());
-                    let judge = Judge { configuration, me, from, log, accepted, is_synced };
-                    let judgement = match &body {
-                        VoteBody::Beat(beat) => judge.beat(beat),
-                        VoteBody::Log(step) => judge.step(step),
-                        _ => Ok(()),
-                    };
-                    judgement.is_ok().then_some((from, me))
-                }
-                _ => None,
-            }
-        };
+        let judged = judge(&self.ledger.lock(), self.me, from, is_synced, &body);
         let Some((place, me)) = judged else { return self.refuse() };
         match body {
             VoteBody::Beat(msg) => {
+                if let HeartbeatMsg::Reply(reply) = &msg {
+                    self.rivals.hear(from, self.ticks, reply.leader);
+                }
                 let message = Message::BLE(BLEMessage { from: place, to: me, msg });
                 self.with_protocol(|protocol| protocol.handle_incoming(message));
             }
@@ -351,6 +324,20 @@ impl<S: VoteStorage> VoterGroup<S> {
     fn resync(&mut self, place: u64) {
         self.statistics.resyncs += 1;
         self.with_protocol(|protocol| protocol.reconnected(place));
+    }
+
+    /// Voters that promised a ballot which leads nowhere come back to the leader that a majority follows.
+    fn outbid_rivals(&mut self) {
+        if self.ticks % ELECTION_TICKS != 0 || !self.is_leader() {
+            return;
+        }
+        let (mine, voters) = {
+            let ledger = self.ledger.lock();
+            (ledger.promise, ledger.configuration.as_ref().map_or(0, |known| known.voters.len()))
+        };
+        if mine.is_some_and(|mine| self.rivals.is_time(self.ticks, mine, voters)) {
+            self.with_protocol(Protocol::try_become_leader);
+        }
     }
 
     /// Steps that never came: a follower asks its leader to begin again, a leader tells its follower to ask.
@@ -409,6 +396,7 @@ impl<S: VoteStorage> VoterGroup<S> {
 
     fn begin(&mut self, configuration: Configuration, kept: usize, records: Vec<Record>) {
         self.handover.begin(&configuration);
+        self.rivals.clear();
         self.engine = Engine::Idle;
         self.take(Step::Begin { configuration: configuration.clone(), kept, records });
         if self.failure.is_none() {
@@ -465,7 +453,8 @@ impl<S: VoteStorage> VoterGroup<S> {
 
     /// Makes durable what has to be. False: the voter is silent.
     fn settle(&mut self) -> bool {
-        if matches!(self.failure, Some(VoteError::Log { .. })) || (self.failure.is_some() && !self.storage.may_retry())
+        if matches!(self.failure, Some(VoteError::Log { .. }))
+            || (self.failure.is_some() && !self.storage.may_retry())
         {
             return false;
         }

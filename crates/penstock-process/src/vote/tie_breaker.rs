@@ -187,12 +187,8 @@ impl StateDirectory {
         // A draft of a process of this host that was killed.
         let _ = std::fs::remove_file(&draft);
         let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o644)
-            .open(&draft)
-            .map_err(failed("make", &draft))?;
+        let mut file =
+            options.write(true).create_new(true).mode(0o644).open(&draft).map_err(failed("make", &draft))?;
         let text = serde_json::to_vec(record).map_err(|error| failed("write", &draft)(error.into()))?;
         file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed("write", &draft))?;
         let linked = std::fs::hard_link(&draft, &path);
@@ -255,10 +251,12 @@ mod tests {
         let directory = open(place.path());
         for term in 1..20 {
             let claims: Vec<Claim> = std::thread::scope(|scope| {
-                let claim = |host| scope.spawn({
-                    let directory = &directory;
-                    move || directory.claim(term, host, "gpu").expect("a claim")
-                });
+                let claim = |host| {
+                    scope.spawn({
+                        let directory = &directory;
+                        move || directory.claim(term, host, "gpu").expect("a claim")
+                    })
+                };
                 let threads: Vec<_> = (1..=4).map(claim).collect();
                 threads.into_iter().map(|thread| thread.join().expect("ends")).collect()
             });
@@ -269,7 +267,10 @@ mod tests {
             let won: Vec<TermRecord> = claims.iter().filter_map(of_winner).collect();
             assert_eq!(won.len(), 1, "{claims:?}");
             assert_eq!(directory.newest().expect("reads").as_ref(), Some(&won[0]));
-            assert_eq!(directory.claim(term, won[0].host, "gpu").expect("a claim"), Claim::Won(won[0].clone()));
+            assert_eq!(
+                directory.claim(term, won[0].host, "gpu").expect("a claim"),
+                Claim::Won(won[0].clone())
+            );
             let late = directory.claim(term - 1, 5, "gpu").expect("a claim");
             assert!(matches!(late, Claim::Lost(record) if record == won[0]));
         }
@@ -296,7 +297,8 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let directory = open(place.path());
         directory.check_still(None).expect("nobody was there");
-        let mut alive = AliveRecord { host: 1, name: "gpu01".to_owned(), term: 1, counter: 1, is_over: false };
+        let mut alive =
+            AliveRecord { host: 1, name: "gpu01".to_owned(), term: 1, counter: 1, is_over: false };
         directory.show_alive(&alive).expect("writes");
         let before = directory.alive().expect("reads");
         directory.check_still(before.as_ref()).expect("it does not move");

@@ -1,4 +1,7 @@
 //! Voters in imagined worlds, on real files where files matter.
+//!
+//! A failing seed can be repeated: `PENSTOCK_SEED=N cargo test -p penstock-process --test vote 500_worlds`;
+//! `PENSTOCK_SEEDS=N` tries more.
 
 #[path = "../simulation/chance.rs"]
 mod chance;
@@ -38,13 +41,23 @@ fn live(seed: u64, voters: u64, place: Option<std::path::PathBuf>, steps: u64) {
         world.step();
         let voters = world.configuration.voters.clone();
         if world.told.len() > before + 3
-            && voters.iter().all(|voter| world.hosts.get(voter).is_some_and(|host| host.told == world.told.len()))
+            && voters
+                .iter()
+                .all(|voter| world.hosts.get(voter).is_some_and(|host| host.told == world.told.len()))
         {
             return;
         }
     }
-    let told: Vec<_> = world.hosts.iter().map(|(id, host)| (*id, host.told)).collect();
-    panic!("seed {seed}: no progress after healing: {} of {before} told, {told:x?}", world.told.len());
+    for (id, host) in &world.hosts {
+        let Some(group) = &host.group else { continue };
+        let (known, leader, seen) = (group.configuration(), group.leader(), group.statistics());
+        println!(
+            "{id:x} told {}: {known:x?}, term {:x}, leader {leader:x?}, {seen:?}",
+            host.told,
+            group.term()
+        );
+    }
+    panic!("seed {seed}: no progress after healing, {} records after {before}", world.told.len());
 }
 
 fn disturb(world: &mut World, voters: u64) {
@@ -101,7 +114,10 @@ fn disturb(world: &mut World, voters: u64) {
 
 #[test]
 fn voters_agree_and_keep_what_they_told_in_500_worlds() {
-    for seed in 0..500 {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seeds =
+        number("PENSTOCK_SEED").map_or(0..number("PENSTOCK_SEEDS").unwrap_or(500), |seed| seed..seed + 1);
+    for seed in seeds {
         live(seed, if seed % 3 == 2 { 5 } else { 3 }, None, 120);
     }
 }
@@ -167,7 +183,8 @@ fn every_first_voter_of_five_is_replaced_in_turn_and_history_stays() {
         let lost = world.configuration.voters[0];
         world.kill(lost);
         world.steps(40);
-        let mut next: Vec<u64> = world.configuration.voters.iter().copied().filter(|id| *id != lost).collect();
+        let mut next: Vec<u64> =
+            world.configuration.voters.iter().copied().filter(|id| *id != lost).collect();
         next.push(host((round + 3) % 5));
         world.reconfigure(&next);
         world.steps(20);
@@ -232,17 +249,29 @@ fn a_voter_counts_and_survives_messages_that_are_wrong() {
     world.propose();
     world.steps(5);
     let configuration = world.configuration.clone();
-    let mut voter = VoterGroup::open(host(0), configuration.clone(), MemoryStorage::default()).expect("opens");
+    let mut voter =
+        VoterGroup::open(host(0), configuration.clone(), MemoryStorage::default()).expect("opens");
     let mut sender = VoterGroup::open(host(1), configuration, MemoryStorage::default()).expect("opens");
     sender.tick();
     let (_, heartbeat) = sender.outgoing().into_iter().find(|(to, _)| *to == host(0)).expect("a heartbeat");
     let ballot = |n: u64, pid: u64| format!(r#"{{"config_id":1,"n":{n},"priority":0,"pid":{pid}}}"#);
     let bad = [
-        format!(r#"{{"Prepare":{{"n":{},"decided_idx":9,"n_accepted":{},"accepted_idx":3}}}}"#, ballot(1, 2), ballot(1, 2)),
-        format!(r#"{{"Prepare":{{"n":{},"decided_idx":0,"n_accepted":{},"accepted_idx":0}}}}"#, ballot(4_000_000_000, 2), ballot(1, 2)),
+        format!(
+            r#"{{"Prepare":{{"n":{},"decided_idx":9,"n_accepted":{},"accepted_idx":3}}}}"#,
+            ballot(1, 2),
+            ballot(1, 2)
+        ),
+        format!(
+            r#"{{"Prepare":{{"n":{},"decided_idx":0,"n_accepted":{},"accepted_idx":0}}}}"#,
+            ballot(4_000_000_000, 2),
+            ballot(1, 2)
+        ),
         format!(r#"{{"Accepted":{{"n":{},"accepted_idx":99}}}}"#, ballot(1, 3)),
         format!(r#"{{"Accepted":{{"n":{},"accepted_idx":0}}}}"#, ballot(1, 77)),
-        format!(r#"{{"Decide":{{"n":{},"seq_num":{{"session":0,"counter":1}},"decided_idx":9}}}}"#, ballot(1, 0)),
+        format!(
+            r#"{{"Decide":{{"n":{},"seq_num":{{"session":0,"counter":1}},"decided_idx":9}}}}"#,
+            ballot(1, 0)
+        ),
         r#"{"Compaction":{"Snapshot":null}}"#.to_owned(),
         r#"{"Compaction":{"Trim":5}}"#.to_owned(),
         r#"{"ProposalForward":["a record"]}"#.to_owned(),

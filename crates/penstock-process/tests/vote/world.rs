@@ -44,7 +44,10 @@ impl VoteStorage for Disk {
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         if self.is_full.get() {
-            return Err(VoteError::Full { path: "votes".into(), source: std::io::ErrorKind::StorageFull.into() });
+            return Err(VoteError::Full {
+                path: "votes".into(),
+                source: std::io::ErrorKind::StorageFull.into(),
+            });
         }
         match &mut self.inner {
             Inner::Memory(storage) => storage.append(bytes),
@@ -61,6 +64,8 @@ pub(crate) struct Host {
     /// What it told since it was opened.
     pub(crate) told: usize,
     term: u64,
+    /// Whether it ever took part. One that did not has nothing to open when it is not to vote any more.
+    has_voted: bool,
 }
 
 /// How bad the network is, in percent and ticks.
@@ -73,6 +78,8 @@ pub(crate) struct Weather {
 
 /// Everything.
 pub(crate) struct World {
+    /// To run this world again.
+    seed: u64,
     pub(crate) chance: Chance,
     pub(crate) hosts: BTreeMap<u64, Host>,
     pub(crate) configuration: Configuration,
@@ -99,6 +106,7 @@ impl World {
     pub(crate) fn new(seed: u64, voters: u64, place: Option<PathBuf>) -> Self {
         let configuration = Configuration { number: 1, voters: (0..voters).map(host).collect() };
         let mut world = Self {
+            seed,
             chance: Chance::new(seed, &[voters]),
             hosts: BTreeMap::new(),
             configuration: configuration.clone(),
@@ -124,7 +132,11 @@ impl World {
             is_full: Rc::default(),
             told: 0,
             term: 0,
+            has_voted: false,
         });
+        if !entry.has_voted && !self.configuration.voters.contains(&id) {
+            return;
+        }
         let Some(kept) = entry.kept.take() else { return };
         entry.is_full.set(false);
         let inner = match kept {
@@ -230,12 +242,13 @@ impl World {
     fn deliver(&mut self) {
         // What arrives now may be answered now; bounded, because answers are answered.
         for _ in 0..4 {
-            let (due, later) = std::mem::take(&mut self.flight).into_iter().partition(|(due, ..)| *due <= self.now);
+            let (due, later) =
+                std::mem::take(&mut self.flight).into_iter().partition(|(due, ..)| *due <= self.now);
             self.flight = later;
             let due: Vec<_> = due;
             let mut order: Vec<usize> = (0..due.len()).collect();
             if self.weather.delay_max > 0 {
-                order.sort_by_key(|_| self.chance.between(0, 1 << 20));
+                order.sort_by_cached_key(|_| self.chance.between(0, 1 << 20));
             }
             for index in order {
                 let (_, to, message) = due[index].clone();
@@ -254,18 +267,22 @@ impl World {
         let Some(group) = entry.group.as_mut() else { return };
         for record in group.decided() {
             match self.told.get(entry.told) {
-                Some(before) => assert_eq!(*before, record, "two records at index {}", entry.told),
+                Some(before) => {
+                    assert_eq!(*before, record, "seed {}: two records at index {}", self.seed, entry.told)
+                }
                 None => self.told.push(record),
             }
             entry.told += 1;
         }
-        assert!(group.term() >= entry.term, "the term fell from {:x} to {:x}", entry.term, group.term());
-        entry.term = group.term();
+        let (seed, term) = (self.seed, group.term());
+        assert!(term >= entry.term, "seed {seed}: the term fell from {:x} to {term:x}", entry.term);
+        entry.term = term;
+        entry.has_voted |= group.is_voting();
         let full = matches!(group.failure(), None | Some(VoteError::Full { .. }));
-        assert!(full, "{:?}", group.failure());
+        assert!(full, "seed {seed}: {:?}", group.failure());
         if group.is_leader() {
-            let leader = *self.leaders.entry(entry.term).or_insert(id);
-            assert_eq!(leader, id, "two leaders in term {:x}", entry.term);
+            let leader = *self.leaders.entry(term).or_insert(id);
+            assert_eq!(leader, id, "seed {seed}: two leaders in term {term:x}");
         }
         if let Some(known) = group.configuration().filter(|known| known.number > self.configuration.number) {
             self.configuration = known;
