@@ -48,16 +48,14 @@ fn live(seed: u64, voters: u64, place: Option<std::path::PathBuf>, steps: u64) {
             return;
         }
     }
-    for (id, host) in &world.hosts {
-        let Some(group) = &host.group else { continue };
+    let state_of = |(id, host): (&u64, &world::Host)| {
+        let group = host.group.as_ref()?;
         let (known, leader, seen) = (group.configuration(), group.leader(), group.statistics());
-        println!(
-            "{id:x} told {}: {known:x?}, term {:x}, leader {leader:x?}, {seen:?}",
-            host.told,
-            group.term()
-        );
-    }
-    panic!("seed {seed}: no progress after healing, {} records after {before}", world.told.len());
+        let (told, term) = (host.told, group.term());
+        Some(format!("{id:x} told {told}: {known:x?}, term {term:x}, leader {leader:x?}, {seen:?}"))
+    };
+    let states: Vec<String> = world.hosts.iter().filter_map(state_of).collect();
+    panic!("seed {seed}: no progress after {before} records were told and all was healed: {states:#?}");
 }
 
 fn disturb(world: &mut World, voters: u64) {
