@@ -54,7 +54,9 @@ pub enum VoteError {
         reason: String,
     },
     /// `--state` names something other than a directory.
-    #[error("the state of a job must be a directory that all hosts see, got {value}; URLs are not supported yet")]
+    #[error(
+        "the state of a job must be a directory that all hosts see, got {value}; URLs are not supported yet"
+    )]
     StateUrl {
         /// What was given.
         value: String,

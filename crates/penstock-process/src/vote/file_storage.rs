@@ -192,7 +192,10 @@ mod tests {
         storage.load().expect("loads");
         storage.append(b"one").expect("appends");
         // A real device that is always full.
-        let kept = std::mem::replace(&mut storage.file, OpenOptions::new().write(true).open("/dev/full").expect("opens"));
+        let kept = std::mem::replace(
+            &mut storage.file,
+            OpenOptions::new().write(true).open("/dev/full").expect("opens"),
+        );
         assert!(matches!(storage.append(b"two"), Err(VoteError::Full { .. })));
         storage.file = kept;
         storage.file.seek(SeekFrom::End(0)).expect("seeks");

@@ -4,55 +4,26 @@
 //! [`VoterGroup::outgoing`] gives. That call makes durable what the messages promise, once for all of them. When the
 //! disk fails or the protocol panics, the voter is *silent*: it says nothing, leads nothing and tells why.
 
-use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use omnipaxos::messages::Message;
-use omnipaxos::messages::ballot_leader_election::BLEMessage;
+use omnipaxos::messages::ballot_leader_election::{BLEMessage, HeartbeatMsg};
 use omnipaxos::messages::sequence_paxos::{PaxosMessage, PaxosMsg};
 use omnipaxos::storage::StopSign;
-use omnipaxos::{ClusterConfig, OmniPaxos, OmniPaxosConfig, ServerConfig};
 
-use super::Configuration;
+use super::engine::{Engine, Protocol, cluster_of};
 use super::error::{NotLeader, Result, VoteError};
-use super::handover::{Arrival, Progress, piece};
+use super::handover::{Handover, Progress};
 use super::ledger::{SharedLedger, Step};
-use super::message::{History, Judge, RECORD_BYTES_MAX, VoteBody, VoteMessage};
+use super::message::{History, RECORD_BYTES_MAX, VoteBody, VoteMessage, judge};
 use super::record::Record;
+use super::rivals::Rivals;
 use super::session::Sessions;
 use super::storage::VoteStorage;
+use super::{Configuration, VoteStatistics};
 
 /// Ticks of one round of heartbeats. A dead leader is replaced after three to four of them.
 pub const ELECTION_TICKS: u64 = 5;
 /// Ticks after which what was not answered is said again.
 pub const RESEND_TICKS: u64 = 5;
-/// How often a host that votes no more offers its history to those that do.
-const OFFERS_MAX: u32 = 200;
-
-type Protocol = OmniPaxos<Record, SharedLedger>;
-
-/// What decides in the present configuration.
-enum Engine {
-    /// The host does not vote, or waits for the history.
-    Idle,
-    /// The only voter: what is durable is decided.
-    Alone,
-    /// One of several.
-    Protocol(Box<Protocol>),
-}
-
-/// What a voter has met since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct VoteStatistics {
-    /// Messages that failed a check.
-    pub refused: u64,
-    /// Messages that came late, twice or for an earlier opening.
-    pub stale: u64,
-    /// How often steps were lost and a log had to be compared again.
-    pub resyncs: u64,
-    /// How often something was made durable.
-    pub syncs: u64,
-}
 
 /// One voter of a group.
 pub struct VoterGroup<S: VoteStorage> {
@@ -63,8 +34,7 @@ pub struct VoterGroup<S: VoteStorage> {
     sessions: Sessions,
     /// The configuration with which it was opened.
     opened_with: u32,
-    /// A history that is on its way to us.
-    arrival: Option<Arrival>,
+    handover: Handover,
     /// Messages without numbers, with the configuration that they are of.
     queue: Vec<(u64, u32, VoteBody)>,
     /// Records that the owner has been told.
@@ -73,9 +43,7 @@ pub struct VoterGroup<S: VoteStorage> {
     term: u64,
     failure: Option<VoteError>,
     ticks: u64,
-    offers: u32,
-    /// Hosts whose configuration was answered in this tick.
-    answered: BTreeSet<u64>,
+    rivals: Rivals,
     statistics: VoteStatistics,
 }
 
@@ -98,16 +66,7 @@ impl<S: VoteStorage> VoterGroup<S> {
         history: Option<Vec<Vec<u8>>>,
     ) -> Result<Self> {
         configuration.check()?;
-        if !configuration.voters.contains(&me) {
-            let reason = format!("host {me:016x} is not one of its voters");
-            return Err(VoteError::Configuration { number: configuration.number, reason });
-        }
-        let ledger = SharedLedger::default();
-        for bytes in storage.load()? {
-            let steps: Vec<Step> = serde_json::from_slice(&bytes).map_err(|error| log_error(error.to_string()))?;
-            let mut open = ledger.lock();
-            steps.into_iter().try_for_each(|step| open.apply(step)).map_err(log_error)?;
-        }
+        let ledger = SharedLedger::load(storage.load()?).map_err(log_error)?;
         let opening = ledger.lock().opening + 1;
         ledger.lock().take(Step::Opened(opening)).map_err(log_error)?;
         let opened_with = configuration.number;
@@ -118,44 +77,46 @@ impl<S: VoteStorage> VoterGroup<S> {
             engine: Engine::Idle,
             sessions: Sessions::new(opening),
             opened_with,
-            arrival: None,
+            handover: Handover::new(me),
             queue: Vec::new(),
             told: 0,
             term: 0,
             failure: None,
             ticks: 0,
-            offers: 0,
-            answered: BTreeSet::new(),
+            rivals: Rivals::default(),
             statistics: VoteStatistics::default(),
         };
         let stored = group.ledger.lock().configuration.clone();
         match (stored, history) {
+            (None, _) if !configuration.voters.contains(&me) => {
+                let reason = format!("host {me:016x} is not one of its voters");
+                return Err(VoteError::Configuration { number: configuration.number, reason });
+            }
             (Some(stored), _) if stored.number == configuration.number && stored != configuration => {
-                let reason = format!("its voters were {:x?} and are now {:x?}", stored.voters, configuration.voters);
+                let reason =
+                    format!("its voters were {:x?} and are now {:x?}", stored.voters, configuration.voters);
                 return Err(VoteError::Configuration { number: stored.number, reason });
             }
             (None, Some(history)) => {
                 group.begin(configuration, 0, history.into_iter().map(Record).collect());
             }
-            (None, None) => group.arrival = Some(Arrival::new(configuration, 0)),
+            (None, None) => group.handover.expect(configuration, 0),
             (Some(stored), _) => {
                 if stored.number < configuration.number {
-                    group.arrival = Some(Arrival::new(configuration, group.ledger.lock().decided_count()));
+                    let decided = group.ledger.lock().decided_count();
+                    group.handover.expect(configuration, decided);
                 }
                 group.start_engine(&stored);
             }
         }
         group.settle();
-        match group.failure.take() {
-            Some(failure) => Err(failure),
-            None => Ok(group),
-        }
+        group.failure.take().map_or(Ok(group), Err)
     }
 
     /// Some time has passed: heartbeats, elections, and what has to be said again.
     pub fn tick(&mut self) {
         self.ticks += 1;
-        self.answered.clear();
+        self.handover.tick();
         if self.failure.is_some() {
             // Only a disk that was full can be tried again.
             self.settle();
@@ -163,9 +124,10 @@ impl<S: VoteStorage> VoterGroup<S> {
         }
         self.with_protocol(Protocol::tick);
         self.mend_losses();
+        self.outbid_rivals();
         if self.ticks % RESEND_TICKS == 0 {
-            self.ask_for_history();
-            self.offer_history();
+            let bodies = self.handover.again(&self.ledger.lock(), &self.sessions);
+            bodies.into_iter().for_each(|(host, body)| self.say(host, body));
         }
         self.advance();
     }
@@ -181,9 +143,9 @@ impl<S: VoteStorage> VoterGroup<S> {
         }
         let number = self.ledger.lock().configuration.as_ref().map_or(0, |known| known.number);
         match message.body {
-            VoteBody::Ask { from } => self.answer(message.from, from),
+            VoteBody::Ask { from } => self.answer(message.from, Some(from)),
             VoteBody::History(history) => self.take_history(message.from, history),
-            _ if message.configuration < number => self.answer(message.from, usize::MAX),
+            _ if message.configuration < number => self.answer(message.from, None),
             _ if message.configuration > number => self.ask(message.from),
             body => self.take_body(message.from, body),
         }
@@ -240,25 +202,14 @@ impl<S: VoteStorage> VoterGroup<S> {
 
     /// The leader of this term, which may be dead or cut off by now.
     pub fn leader(&self) -> Option<u64> {
-        match &self.engine {
-            Engine::Idle => None,
-            Engine::Alone => Some(self.me),
-            Engine::Protocol(protocol) => {
-                let (place, _) = protocol.get_current_leader()?;
-                self.ledger.lock().configuration.as_ref()?.host_at(place)
-            }
-        }
+        let (place, _) = self.engine.leader()?;
+        self.ledger.lock().configuration.as_ref()?.host_at(place)
     }
 
     /// Whether this voter leads and knows all that was decided before. One that is cut off believes so until it hears
     /// of a higher term: what it proposes is not decided.
     pub fn is_leader(&self) -> bool {
-        self.failure.is_none()
-            && match &self.engine {
-                Engine::Idle => false,
-                Engine::Alone => true,
-                Engine::Protocol(protocol) => protocol.get_current_leader() == Some((protocol.get_pid(), true)),
-            }
+        self.failure.is_none() && self.engine.leads()
     }
 
     /// Wants other voters, at least one of which votes now. Only the leader can; it leads again if it is the first.
@@ -268,11 +219,12 @@ impl<S: VoteStorage> VoterGroup<S> {
         let next = Configuration { number: present.number.saturating_add(1), voters };
         next.check().map_err(|error| NotLeader::Voters(error.to_string()))?;
         if !next.voters.iter().any(|voter| present.voters.contains(voter)) {
-            return Err(NotLeader::Voters("none of the new voters votes now, so none has the history".to_owned()));
+            return Err(NotLeader::Voters(
+                "none of the new voters votes now, so none has the history".to_owned(),
+            ));
         }
-        // The library wants at least two; who votes is in the metadata.
-        let nodes = (1..=next.voters.len().max(2) as u64).collect();
-        let cluster = ClusterConfig { configuration_id: next.number, nodes, flexible_quorum: None };
+        // Who votes is in the metadata; the library numbers them.
+        let cluster = cluster_of(&next);
         let metadata = serde_json::to_vec(&next).ok();
         if matches!(self.engine, Engine::Alone) {
             self.take(Step::Stop(Some(StopSign::with(cluster, metadata))));
@@ -285,7 +237,7 @@ impl<S: VoteStorage> VoterGroup<S> {
     /// The configuration that this voter is in, or on its way to.
     pub fn configuration(&self) -> Option<Configuration> {
         let known = self.ledger.lock().configuration.clone();
-        known.or_else(|| self.arrival.as_ref().map(|arrival| arrival.configuration.clone()))
+        known.or_else(|| self.handover.target().cloned())
     }
 
     /// The newest configuration that was agreed since this voter was opened. It is in force here already.
@@ -338,28 +290,14 @@ impl<S: VoteStorage> VoterGroup<S> {
             }
             body => body,
         };
-        let Engine::Protocol(protocol) = &self.engine else { return };
-        let synced = protocol.get_current_leader().is_some_and(|(_, is_synced)| is_synced);
-        let judged = {
-            let ledger = self.ledger.lock();
-            let Some(configuration) = &ledger.configuration else { return };
-            match (configuration.place_of(from), configuration.place_of(self.me)) {
-                (Some(from), Some(me)) => {
-                    let (log, accepted) = (ledger.log.len(), ledger.accepted_count());
-                    let judge = Judge { configuration, me, from, log, accepted, is_synced: synced };
-                    let judgement = match &body {
-                        VoteBody::Beat(beat) => judge.beat(beat),
-                        VoteBody::Log(step) => judge.step(step),
-                        _ => Ok(()),
-                    };
-                    judgement.is_ok().then_some((from, me))
-                }
-                _ => None,
-            }
-        };
+        let is_synced = self.engine.leader().is_some_and(|(_, is_synced)| is_synced);
+        let judged = judge(&self.ledger.lock(), self.me, from, is_synced, &body);
         let Some((place, me)) = judged else { return self.refuse() };
         match body {
             VoteBody::Beat(msg) => {
+                if let HeartbeatMsg::Reply(reply) = &msg {
+                    self.rivals.hear(from, self.ticks, reply.leader);
+                }
                 let message = Message::BLE(BLEMessage { from: place, to: me, msg });
                 self.with_protocol(|protocol| protocol.handle_incoming(message));
             }
@@ -388,6 +326,20 @@ impl<S: VoteStorage> VoterGroup<S> {
         self.with_protocol(|protocol| protocol.reconnected(place));
     }
 
+    /// Voters that promised a ballot which leads nowhere come back to the leader that a majority follows.
+    fn outbid_rivals(&mut self) {
+        if self.ticks % ELECTION_TICKS != 0 || !self.is_leader() {
+            return;
+        }
+        let (mine, voters) = {
+            let ledger = self.ledger.lock();
+            (ledger.promise, ledger.configuration.as_ref().map_or(0, |known| known.voters.len()))
+        };
+        if mine.is_some_and(|mine| self.rivals.is_time(self.ticks, mine, voters)) {
+            self.with_protocol(Protocol::try_become_leader);
+        }
+    }
+
     /// Steps that never came: a follower asks its leader to begin again, a leader tells its follower to ask.
     fn mend_losses(&mut self) {
         let leader = self.leader();
@@ -406,74 +358,25 @@ impl<S: VoteStorage> VoterGroup<S> {
         }
     }
 
-    /// Somebody wants our history from an index on, or is in an older configuration.
-    fn answer(&mut self, host: u64, from: usize) {
-        let history = {
-            let ledger = self.ledger.lock();
-            let Some(configuration) = &ledger.configuration else { return };
-            piece(&ledger, configuration, from)
-        };
-        if from != usize::MAX || self.answered.insert(host) {
-            self.say(host, VoteBody::History(history));
-        }
+    fn answer(&mut self, host: u64, from: Option<usize>) {
+        let body = self.handover.answer(&self.ledger.lock(), host, from);
+        body.into_iter().for_each(|body| self.say(host, body));
     }
 
     fn ask(&mut self, host: u64) {
-        if self.answered.insert(host) {
-            let decided = self.ledger.lock().decided_count();
-            let from = self.arrival.as_ref().map_or(decided, Arrival::next);
-            self.say(host, VoteBody::Ask { from });
-        }
-    }
-
-    fn ask_for_history(&mut self) {
-        let Some(arrival) = &self.arrival else { return };
-        for voter in arrival.configuration.voters.clone() {
-            if voter != self.me {
-                self.ask(voter);
-            }
-        }
-    }
-
-    /// A host that votes no more may be the only one with the history that the new voters can reach.
-    fn offer_history(&mut self) {
-        let known = self.ledger.lock().configuration.clone();
-        let Some(known) = known.filter(|known| !known.voters.contains(&self.me)) else { return };
-        if self.offers >= OFFERS_MAX {
-            return;
-        }
-        self.offers += 1;
-        for voter in &known.voters {
-            if self.sessions.configuration_of(*voter) < known.number {
-                self.answer(*voter, usize::MAX);
-            }
-        }
+        let body = self.handover.ask(&self.ledger.lock(), host);
+        body.into_iter().for_each(|body| self.say(host, body));
     }
 
     fn take_history(&mut self, from: u64, history: History) {
-        let (number, decided) = {
-            let ledger = self.ledger.lock();
-            (ledger.configuration.as_ref().map_or(0, |known| known.number), ledger.decided_count())
-        };
-        if history.configuration.number <= number {
-            return;
-        }
-        if history.configuration.check().is_err() || history.total < decided {
-            return self.refuse();
-        }
-        let wanted = self.arrival.as_ref().map_or(0, |arrival| arrival.configuration.number);
-        if wanted < history.configuration.number {
-            self.arrival = Some(Arrival::new(history.configuration.clone(), decided));
-        }
-        let Some(arrival) = &mut self.arrival else { return };
-        match arrival.take(history) {
-            Progress::None => self.refuse(),
-            Progress::More(next) => self.say(from, VoteBody::Ask { from: next }),
-            Progress::Complete => {
-                if let Some(arrival) = self.arrival.take() {
-                    self.drain();
-                    self.begin(arrival.configuration, arrival.kept, arrival.records);
-                }
+        let progress = self.handover.take(&self.ledger.lock(), history);
+        match progress {
+            Progress::None => {}
+            Progress::Refused => self.refuse(),
+            Progress::More(body) => self.say(from, body),
+            Progress::Complete(arrival) => {
+                self.drain();
+                self.begin(arrival.configuration, arrival.kept, arrival.records);
             }
         }
     }
@@ -492,11 +395,9 @@ impl<S: VoteStorage> VoterGroup<S> {
     }
 
     fn begin(&mut self, configuration: Configuration, kept: usize, records: Vec<Record>) {
-        if self.arrival.as_ref().is_some_and(|arrival| arrival.configuration.number <= configuration.number) {
-            self.arrival = None;
-        }
+        self.handover.begin(&configuration);
+        self.rivals.clear();
         self.engine = Engine::Idle;
-        self.offers = 0;
         self.take(Step::Begin { configuration: configuration.clone(), kept, records });
         if self.failure.is_none() {
             self.start_engine(&configuration);
@@ -504,41 +405,18 @@ impl<S: VoteStorage> VoterGroup<S> {
     }
 
     fn start_engine(&mut self, configuration: &Configuration) {
-        self.engine = match configuration.place_of(self.me) {
-            None => Engine::Idle,
-            Some(_) if configuration.voters.len() == 1 => Engine::Alone,
-            Some(pid) => {
-                let nodes = (1..=configuration.voters.len() as u64).collect();
-                let cluster_config =
-                    ClusterConfig { configuration_id: configuration.number, nodes, flexible_quorum: None };
-                let server_config = ServerConfig {
-                    pid,
-                    election_tick_timeout: ELECTION_TICKS,
-                    resend_message_tick_timeout: RESEND_TICKS,
-                    buffer_size: 16,
-                    ..ServerConfig::default()
-                };
-                let ledger = self.ledger.clone();
-                let build = || OmniPaxosConfig { cluster_config, server_config }.build(ledger);
-                match catch_unwind(AssertUnwindSafe(build)) {
-                    Ok(Ok(protocol)) => Engine::Protocol(Box::new(protocol)),
-                    Ok(Err(error)) => return self.fail(error.to_string()),
-                    Err(panic) => return self.fail(words_of(&*panic)),
-                }
-            }
-        };
+        match Engine::start(self.me, configuration, &self.ledger) {
+            Ok(engine) => self.engine = engine,
+            Err(reason) => self.fail(reason),
+        }
     }
 
     /// Lets the protocol act, and makes a panic of it an end of this voter and not of the process.
     fn with_protocol<R>(&mut self, act: impl FnOnce(&mut Protocol) -> R) -> Option<R> {
-        let Engine::Protocol(protocol) = &mut self.engine else { return None };
-        match catch_unwind(AssertUnwindSafe(|| act(protocol))) {
-            Ok(result) => Some(result),
-            Err(panic) => {
-                self.fail(words_of(&*panic));
-                None
-            }
-        }
+        self.engine.act(act).unwrap_or_else(|reason| {
+            self.fail(reason);
+            None
+        })
     }
 
     fn fail(&mut self, reason: String) {
@@ -562,22 +440,21 @@ impl<S: VoteStorage> VoterGroup<S> {
     /// Takes what the protocol wants to say.
     fn drain(&mut self) {
         let Some(configuration) = self.ledger.lock().configuration.clone() else { return };
-        let log = self.ledger.lock().log.len();
-        let mut messages = Vec::new();
-        self.with_protocol(|protocol| protocol.take_outgoing_messages(&mut messages));
-        for message in messages {
-            let Some(to) = configuration.host_at(message.get_receiver()) else { continue };
-            let body = match message {
-                Message::BLE(beat) => VoteBody::Beat(beat.msg),
-                Message::SequencePaxos(step) => VoteBody::Log(Box::new(with_true_index(step.msg, log))),
-            };
-            self.queue.push((to, configuration.number, body));
+        match self.engine.drain(&self.ledger) {
+            Ok(bodies) => {
+                for (place, body) in bodies {
+                    let to = configuration.host_at(place);
+                    self.queue.extend(to.map(|to| (to, configuration.number, body)));
+                }
+            }
+            Err(reason) => self.fail(reason),
         }
     }
 
     /// Makes durable what has to be. False: the voter is silent.
     fn settle(&mut self) -> bool {
-        if matches!(self.failure, Some(VoteError::Log { .. })) || (self.failure.is_some() && !self.storage.may_retry())
+        if matches!(self.failure, Some(VoteError::Log { .. }))
+            || (self.failure.is_some() && !self.storage.may_retry())
         {
             return false;
         }
@@ -618,24 +495,6 @@ impl<S: VoteStorage> VoterGroup<S> {
     }
 }
 
-/// The library counts a stop sign twice when it has nothing else to send: its index must be that of the log's end.
-fn with_true_index(mut step: PaxosMsg<Record>, log: usize) -> PaxosMsg<Record> {
-    let sync = match &mut step {
-        PaxosMsg::Promise(promise) => promise.log_sync.as_mut(),
-        PaxosMsg::AcceptSync(accept) => Some(&mut accept.log_sync),
-        _ => None,
-    };
-    if let Some(sync) = sync.filter(|sync| sync.stopsign.is_some() && sync.suffix.is_empty()) {
-        sync.sync_idx = sync.sync_idx.min(log);
-    }
-    step
-}
-
 fn log_error(reason: String) -> VoteError {
     VoteError::Log { reason }
-}
-
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let words = panic.downcast_ref::<String>().cloned();
-    words.or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned())).unwrap_or_default()
 }

@@ -155,6 +155,16 @@ impl Ledger {
 pub struct SharedLedger(Arc<Mutex<Ledger>>);
 
 impl SharedLedger {
+    /// What the storage has kept.
+    pub fn load(stored: Vec<Vec<u8>>) -> std::result::Result<Self, String> {
+        let mut ledger = Ledger::default();
+        for bytes in stored {
+            let steps: Vec<Step> = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+            steps.into_iter().try_for_each(|step| ledger.apply(step))?;
+        }
+        Ok(Self(Arc::new(Mutex::new(ledger))))
+    }
+
     /// For the owner and the protocol in turn; never both at once, so nobody waits.
     pub fn lock(&self) -> MutexGuard<'_, Ledger> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -10,6 +10,7 @@ use omnipaxos::storage::StopSign;
 use omnipaxos::util::LogSync;
 use serde::{Deserialize, Serialize};
 
+use super::ledger::Ledger;
 use super::record::Record;
 use super::{BALLOT_MAX, Configuration};
 
@@ -145,6 +146,20 @@ pub struct Judge<'a> {
     pub is_synced: bool,
 }
 
+/// Judges what a host says, and gives the numbers of both in the protocol if it passes.
+pub fn judge(ledger: &Ledger, me: u64, from: u64, is_synced: bool, body: &VoteBody) -> Option<(u64, u64)> {
+    let configuration = ledger.configuration.as_ref()?;
+    let (me, from) = (configuration.place_of(me)?, configuration.place_of(from)?);
+    let (log, accepted) = (ledger.log.len(), ledger.accepted_count());
+    let judge = Judge { configuration, me, from, log, accepted, is_synced };
+    let judgement = match body {
+        VoteBody::Beat(beat) => judge.beat(beat),
+        VoteBody::Log(step) => judge.step(step),
+        _ => Ok(()),
+    };
+    judgement.is_ok().then_some((from, me))
+}
+
 /// A message passes, or this is what is wrong with it.
 pub type Judgement = Result<(), &'static str>;
 
@@ -226,7 +241,8 @@ impl Judge<'_> {
     }
 
     fn stop(&self, stop: &StopSign) -> Judgement {
-        let next = stop.metadata.as_deref().and_then(|text| serde_json::from_slice::<Configuration>(text).ok());
+        let next =
+            stop.metadata.as_deref().and_then(|text| serde_json::from_slice::<Configuration>(text).ok());
         let follows = next.is_some_and(|next| {
             next.check().is_ok() && Some(next.number) == self.configuration.number.checked_add(1)
         });

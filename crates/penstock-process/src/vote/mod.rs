@@ -7,6 +7,7 @@
 //! is answered. The *handover* ([`handover`]) takes the history from one set of voters to the next.
 //! [`tie_breaker`] is for jobs of one or two hosts, where no majority survives a loss.
 
+mod engine;
 pub mod error;
 pub mod file_storage;
 pub mod group;
@@ -14,6 +15,7 @@ pub mod handover;
 pub mod ledger;
 pub mod message;
 pub mod record;
+mod rivals;
 pub mod session;
 pub mod state_writer;
 pub mod storage;
@@ -71,4 +73,17 @@ impl Configuration {
     pub(crate) fn term(&self, ballot: u32, place: u64) -> u64 {
         u64::from(self.number) << 32 | u64::from(ballot.min(BALLOT_MAX)) << 3 | place
     }
+}
+
+/// What a voter has met since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VoteStatistics {
+    /// Messages that failed a check.
+    pub refused: u64,
+    /// Messages that came late, twice or for an earlier opening.
+    pub stale: u64,
+    /// How often steps were lost and a log had to be compared again.
+    pub resyncs: u64,
+    /// How often something was made durable.
+    pub syncs: u64,
 }

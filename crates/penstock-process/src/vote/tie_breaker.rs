@@ -187,12 +187,8 @@ impl StateDirectory {
         // A draft of a process of this host that was killed.
         let _ = std::fs::remove_file(&draft);
         let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o644)
-            .open(&draft)
-            .map_err(failed("make", &draft))?;
+        let mut file =
+            options.write(true).create_new(true).mode(0o644).open(&draft).map_err(failed("make", &draft))?;
         let text = serde_json::to_vec(record).map_err(|error| failed("write", &draft)(error.into()))?;
         file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed("write", &draft))?;
         let linked = std::fs::hard_link(&draft, &path);
@@ -229,5 +225,95 @@ fn read_document<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed("read", path)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::state_writer::StateWriter;
+    use super::*;
+
+    fn open(place: &Path) -> StateDirectory {
+        StateDirectory::open(place.to_str().expect("text")).expect("opens")
+    }
+
+    fn lead(directory: &StateDirectory, record: &TermRecord, lines: &[&str]) {
+        let writer = StateWriter::start(directory.clone(), record).expect("starts");
+        assert!(writer.copy_journal(lines.iter().map(|line| (*line).to_owned()).collect()));
+        assert!(writer.end(Duration::from_secs(20)));
+    }
+
+    #[test]
+    fn only_one_of_many_hosts_wins_a_term() {
+        let place = tempfile::tempdir().expect("a directory");
+        let directory = open(place.path());
+        for term in 1..20 {
+            let claims: Vec<Claim> = std::thread::scope(|scope| {
+                let claim = |host| {
+                    scope.spawn({
+                        let directory = &directory;
+                        move || directory.claim(term, host, "gpu").expect("a claim")
+                    })
+                };
+                let threads: Vec<_> = (1..=4).map(claim).collect();
+                threads.into_iter().map(|thread| thread.join().expect("ends")).collect()
+            });
+            let of_winner = |claim: &Claim| match claim {
+                Claim::Won(record) => Some(record.clone()),
+                Claim::Lost(_) => None,
+            };
+            let won: Vec<TermRecord> = claims.iter().filter_map(of_winner).collect();
+            assert_eq!(won.len(), 1, "{claims:?}");
+            assert_eq!(directory.newest().expect("reads").as_ref(), Some(&won[0]));
+            assert_eq!(
+                directory.claim(term, won[0].host, "gpu").expect("a claim"),
+                Claim::Won(won[0].clone())
+            );
+            let late = directory.claim(term - 1, 5, "gpu").expect("a claim");
+            assert!(matches!(late, Claim::Lost(record) if record == won[0]));
+        }
+    }
+
+    #[test]
+    fn a_later_term_continues_the_journal_and_ignores_what_an_old_leader_adds() {
+        let place = tempfile::tempdir().expect("a directory");
+        let directory = open(place.path());
+        let Claim::Won(first) = directory.claim(1, 1, "gpu01").expect("a claim") else { panic!("lost") };
+        lead(&directory, &first, &["one", "two"]);
+        let Claim::Won(second) = directory.claim(2, 2, "gpu02").expect("a claim") else { panic!("lost") };
+        assert_eq!(second.lines, 2);
+        lead(&directory, &first, &["too late"]);
+        lead(&directory, &second, &["three"]);
+        // The last line of a process that was killed while it wrote.
+        let mut file = directory.open_journal(2).expect("opens");
+        file.write_all(b"half a li").expect("writes");
+        assert_eq!(directory.journal().expect("reads"), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn a_start_beside_a_living_job_is_refused_and_one_after_its_end_is_not() {
+        let place = tempfile::tempdir().expect("a directory");
+        let directory = open(place.path());
+        directory.check_still(None).expect("nobody was there");
+        let mut alive =
+            AliveRecord { host: 1, name: "gpu01".to_owned(), term: 1, counter: 1, is_over: false };
+        directory.show_alive(&alive).expect("writes");
+        let before = directory.alive().expect("reads");
+        directory.check_still(before.as_ref()).expect("it does not move");
+        alive.counter = 2;
+        directory.show_alive(&alive).expect("writes");
+        let refused = directory.check_still(before.as_ref());
+        assert!(matches!(refused, Err(VoteError::Living { host, .. }) if host == "gpu01"));
+        (alive.counter, alive.is_over) = (3, true);
+        directory.show_alive(&alive).expect("writes");
+        directory.check_still(before.as_ref()).expect("it is over");
+    }
+
+    #[test]
+    fn a_url_is_refused_with_its_value() {
+        let refused = StateDirectory::open("s3://bucket/job");
+        assert!(matches!(refused, Err(VoteError::StateUrl { value }) if value == "s3://bucket/job"));
     }
 }
