@@ -121,7 +121,10 @@ def test_pods_without_a_service_are_told_what_to_do() -> None:
         ({"nnodes": "two"}, "must be a number or MIN:MAX, got two"),
         ({"nnodes": "3:2"}, "MIN at most MAX, got 3:2"),
         ({"nnodes": "0"}, "got 0"),
-        ({"nnodes": "2", "node_rank": "2", "rdzv_endpoint": "a:1"}, "--node-rank must be 0 to 1 for 2 hosts, got 2"),
+        (
+            {"nnodes": "2", "node_rank": "2", "rdzv_endpoint": "a:1"},
+            "--node-rank must be 0 to 1 for 2 hosts, got 2",
+        ),
         ({"nnodes": "2", "rdzv_endpoint": "a:b:c"}, "HOST:PORT"),
         ({"nnodes": "2", "rdzv_endpoint": "a:0"}, "a port from 1 to 65535, got a:0"),
         ({"nnodes": "2", "rdzv_endpoint": "a:1", "rdzv_backend": "etcd"}, "c10d, static, got etcd"),

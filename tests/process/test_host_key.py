@@ -15,7 +15,10 @@ def test_the_derivation_is_that_of_the_standard() -> None:
     """Method: test case 1 and 3 of RFC 5869, appendix A."""
     key = bytes.fromhex("0b" * 22)
     first = hkdf_sha256(
-        key, salt=bytes.fromhex("000102030405060708090a0b0c"), info=bytes.fromhex("f0f1f2f3f4f5f6f7f8f9"), length=42
+        key,
+        salt=bytes.fromhex("000102030405060708090a0b0c"),
+        info=bytes.fromhex("f0f1f2f3f4f5f6f7f8f9"),
+        length=42,
     )
     assert first.hex() == (
         "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"

@@ -63,7 +63,9 @@ def test_a_slip_is_refused_with_what_is_wrong(value: str, word: str) -> None:
 
 def test_a_host_file_of_mpirun_is_read(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
-    file.write_text("# ours\n\ngpu01 slots=8 rack=a # first\ngpu02:8 max_slots=16 rack=a\nme@gpu[03-04] slots=8 rack=b\n")
+    file.write_text(
+        "# ours\n\ngpu01 slots=8 rack=a # first\ngpu02:8 max_slots=16 rack=a\nme@gpu[03-04] slots=8 rack=b\n"
+    )
     hosts = read_hosts(str(file))
     assert hosts == [
         NamedHost("gpu01", 8, "a"),

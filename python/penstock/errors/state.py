@@ -232,7 +232,9 @@ class PlaceNotShared(StateError):
 
     def __init__(self, *, host: str, host_rank: int, place: str, waited_s: float) -> None:
         self.host, self.host_rank, self.place, self.waited_s = host, host_rank, place, waited_s
-        self.hint = "give a directory on a file system that all hosts share, or an object store (s3://…, gs://…)"
+        self.hint = (
+            "give a directory on a file system that all hosts share, or an object store (s3://…, gs://…)"
+        )
         super().__init__(
             f"host {host} (host rank {host_rank}) does not see in {place} what rank 0 wrote there {waited_s:.0f} s ago"
         )

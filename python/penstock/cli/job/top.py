@@ -84,6 +84,8 @@ def top(
 
 
 def _top_job(handle: Job, every: float, *, once: bool, json: bool) -> int:
+    if (host := handle.host_file()) is not None:
+        say(f"note: {handle.id} has {host.get('nnodes')} hosts, and this is {host.get('name')} alone")
     watcher = Watcher(handle)
     seen = watcher.look()
     if json or once or not sys.stdout.isatty():

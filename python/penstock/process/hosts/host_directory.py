@@ -20,11 +20,9 @@ from typing import Any
 from penstock.errors.process import HomeUnwritable, HostTaken
 from penstock.process.job.catalogue import FINAL, Job
 from penstock.process.job.launch import fill_directory
+from penstock.process.job.local_home import HOST_DIRECTORIES, HOST_FILE
 
-VARIABLE = "PENSTOCK_LOCAL"
-HOST_FILE = "host.json"
 KEY_FILE = "key"
-HOST_DIRECTORIES = "host_directories"
 #: A directory without a state is that of a start that died, when it is older than any start takes.
 START_S = 120.0
 TRIES = 1000
@@ -79,12 +77,6 @@ def versions() -> dict[str, str]:
     except PackageNotFoundError:
         agent = "unknown"
     return {"agent": agent, "python": platform.python_version()}
-
-
-def local_home(environment: Mapping[str, str]) -> Path:
-    """Where this host keeps what is its own."""
-    named = environment.get(VARIABLE)
-    return Path(named).expanduser() if named else Path(f"/tmp/penstock-{os.getuid()}")  # noqa: S108 - 0700, and its owner is checked
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,16 @@ BACKENDS = ("c10d", "static")
 _ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]*)(?::(\d+))?")
 _LOCAL = ("", "localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared, not bound
 
-_BOOLEANS = {"1": True, "true": True, "t": True, "yes": True, "0": False, "false": False, "f": False, "no": False}
+_BOOLEANS = {
+    "1": True,
+    "true": True,
+    "t": True,
+    "yes": True,
+    "0": False,
+    "false": False,
+    "f": False,
+    "no": False,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +164,9 @@ def rendezvous_conf(text: str) -> RendezvousConf:
     )
 
 
-def split_endpoint(text: str, *, option: str = "--rdzv-endpoint", default_port: int = PORT) -> tuple[str, int]:
+def split_endpoint(
+    text: str, *, option: str = "--rdzv-endpoint", default_port: int = PORT
+) -> tuple[str, int]:
     """Host and port of ``HOST:PORT``."""
     match = _ENDPOINT.fullmatch(text)
     if match is None:
@@ -181,8 +192,11 @@ def _meeting(options: JoinOptions, facts: EngineFacts, hosts: int) -> tuple[str,
     """Host, port, and whether host rank 0 is there."""
     if options.rdzv_endpoint:
         host, port = split_endpoint(options.rdzv_endpoint)
-        return host, port, options.rdzv_backend == "static" or (
-            options.node_rank is not None and host.strip("[]") in _LOCAL
+        return (
+            host,
+            port,
+            options.rdzv_backend == "static"
+            or (options.node_rank is not None and host.strip("[]") in _LOCAL),
         )
     if options.master_addr is not None:
         return options.master_addr, options.master_port or STATIC_PORT, True
