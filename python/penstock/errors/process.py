@@ -235,7 +235,7 @@ class InterfaceUnknown(ProcessError):
 
 
 class HostTaken(ProcessError):
-    """This host runs that job already."""
+    """A host runs that job already."""
 
     exit_code = 1
 
