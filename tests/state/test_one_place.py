@@ -90,8 +90,8 @@ def test_two_local_disks_are_told_apart_and_the_host_is_named(tmp_path: Path) ->
 def test_a_token_of_an_earlier_life_proves_nothing(tmp_path: Path) -> None:
     store = open_store(tmp_path / "disk1")
     leave_token(store, position(0, PENSTOCK_INCARNATION="0").life)
+    later = position(2, PENSTOCK_INCARNATION="1")
     with pytest.raises(PlaceNotShared):
-        later = position(2, PENSTOCK_INCARNATION="1")
         look_for_token(store, later.life, later, timeout_s=5, clock=hurried())
     leave_token(store, position(0, PENSTOCK_INCARNATION="1").life)
     assert len(list(store.entries("places"))) == 1
