@@ -19,14 +19,14 @@ _LOCAL_NAMES = frozenset({"", "localhost", "localhost.localdomain"})
 
 def own_addresses() -> dict[str, list[str]]:
     """Addresses of every interface that has any: IPv4 first, then those of IPv6 that reach further than one link."""
-    found: dict[str, list[str]] = {}
+    by_interface: dict[str, list[str]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         for _, name in socket.if_nameindex():
             try:
                 answer = ioctl(handle, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue
-            found.setdefault(name, []).append(socket.inet_ntoa(answer[20:24]))
+            by_interface.setdefault(name, []).append(socket.inet_ntoa(answer[20:24]))
     try:
         lines = Path("/proc/net/if_inet6").read_text().splitlines()
     except OSError:
@@ -35,8 +35,8 @@ def own_addresses() -> dict[str, list[str]]:
         digits, _, _, _, _, name = line.split()
         address = ipaddress.IPv6Address(int(digits, 16))
         if not address.is_link_local:
-            found.setdefault(name, []).append(str(address))
-    return found
+            by_interface.setdefault(name, []).append(str(address))
+    return by_interface
 
 
 def is_here(host: str, own: Mapping[str, list[str]], *, nodename: str | None = None) -> bool:
