@@ -90,11 +90,18 @@ def test_the_job_is_found_by_its_name_on_the_host_and_in_the_home(home: Path) ->
     assert Job(home / "jobs" / job.id).phase() == "elsewhere"
 
 
-def test_a_second_start_beside_a_first_is_refused_and_after_it_moves_it_aside(home: Path) -> None:
-    first = furnished(home, *TWO)
+def test_hosts_on_one_machine_have_directories_of_their_own_and_no_more_than_there_are(home: Path) -> None:
+    first, second = furnished(home, *TWO), furnished(home, *TWO)
+    assert second.name == f"{first.name}+1"
+    assert host_file(second)["name"] == f"{host_file(first)['name']}+1"
+    assert {job.directory for job in jobs(home)} == {first, second}
     with pytest.raises(HostTaken) as caught:
         furnished(home, *TWO)
     assert caught.value.job == first.name
+
+
+def test_a_second_start_after_a_first_moves_it_aside(home: Path) -> None:
+    first = furnished(home, *TWO)
     os.utime(first, (1, 1))
     again = furnished(home, *TWO)
     assert again == first

@@ -13,11 +13,12 @@ import os
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from penstock.errors.process import HomeUnwritable, HostTaken
+from penstock.process.hosts.addresses import is_loopback
 from penstock.process.job.catalogue import FINAL, Job
 from penstock.process.job.launch import fill_directory
 from penstock.process.job.local_home import HOST_DIRECTORIES, HOST_FILE
@@ -94,7 +95,9 @@ def furnish_host(place: HostPlace, description: dict[str, Any], host: HostFile, 
     job = str(description["id"])
     job_directory = place.home / "jobs" / job
     try:
-        directory = _own_directory(place.local, job, host)
+        directory, number = _own_directory(place.local, job, host)
+        if number:
+            host = replace(host, name=f"{host.name}+{number}")
         job_directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(
             directory / HOST_FILE,
@@ -118,25 +121,32 @@ def _publish(job_directory: Path, directory: Path, name: str) -> None:
         _replace(job_directory / "job.json", (directory / "job.json").read_text())
 
 
-def _own_directory(local: Path, job: str, host: HostFile) -> Path:
-    """A new directory for a job on this host; that of an earlier start of the same name is moved aside."""
+def _own_directory(local: Path, job: str, host: HostFile) -> tuple[Path, int]:
+    """A new directory for a job on this host; that of an earlier start of the same name is moved aside.
+
+    Hosts that meet at a loopback address are all on this machine, as people try things out: they get ``JOB``, ``JOB+1`` and so on.
+    """
     folder = local / "jobs"
     local.mkdir(parents=True, exist_ok=True, mode=0o700)
     if local.stat().st_uid != os.geteuid():
         # A directory in /tmp that somebody else made first could read what is put there.
         raise PermissionError(1, f"belongs to user {local.stat().st_uid}", str(local))
     folder.mkdir(exist_ok=True, mode=0o700)
-    directory = folder / job
+    number = 0
     for _ in range(TRIES):
+        directory = folder / (f"{job}+{number}" if number else job)
         try:
             directory.mkdir(mode=0o700)
         except FileExistsError:
-            if not _is_over(directory):
+            if _is_over(directory):
+                directory.rename(_free_name(directory))
+            elif is_loopback(host.address) and number + 1 < host.nnodes:
+                number += 1
+            else:
                 raise HostTaken(job=job, directory=directory, host=host.name) from None
-            directory.rename(_free_name(directory))
             continue
-        return directory.resolve()
-    raise HostTaken(job=job, directory=directory, host=host.name)
+        return directory.resolve(), number
+    raise HostTaken(job=job, directory=folder / job, host=host.name)
 
 
 def _is_over(directory: Path) -> bool:
