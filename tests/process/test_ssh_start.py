@@ -9,13 +9,20 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from penstock.errors import BundleInvalid
+from penstock.cli.run.many_hosts import host_options
+from penstock.cli.run.options import read
+from penstock.cli.run.ssh_job import bundles_of
+from penstock.errors import BundleInvalid, JoinInvalid
 from penstock.process.hosts.bundle import Bundle
 from penstock.process.hosts.host_directory import HostFile
+from penstock.process.hosts.host_names import NamedHost
+from penstock.process.hosts.starter import HostGreeting
+from penstock.process.job.spec import JobSpec, Role
 from tests.process.jobs import is_alive, wait_until
 from tests.process.logins import stand_in
 
@@ -84,6 +91,27 @@ def test_one_refused_login_is_named_in_its_own_words_and_nothing_is_left(tmp_pat
     assert "denied7: Permission denied (publickey)" in err
     assert not list(tmp_path.glob("*/local/jobs/*"))
     assert not list((tmp_path / "launcher/jobs").iterdir())
+
+
+def test_hosts_with_other_versions_are_refused_unless_mixed() -> None:
+    spec = JobSpec(roles=[Role(command=["true"])], directory=Path("/"))
+    hosts = [NamedHost("a"), NamedHost("b", rack="r2")]
+    greetings = [
+        HostGreeting("a", "10.0.0.1", 4001, versions={"python": "3.11.2"}),
+        HostGreeting("b", "10.0.0.2", 4002, versions={"python": "3.12.1"}),
+    ]
+    options = host_options(read([], {}).values)
+    with pytest.raises(JoinInvalid, match="b has python 3.12.1, and a has 3.11.2"):
+        bundles_of(spec, "x-1", hosts, options)(greetings)
+    first, second = bundles_of(spec, "x-1", hosts, replace(options, mixed=True))(greetings)
+    assert first.secret == second.secret
+    assert (second.host.endpoint, second.host.rack, second.host.expected) == (
+        "10.0.0.1:4001",
+        "r2",
+        ["a", "b"],
+    )
+    with pytest.raises(JoinInvalid, match="no common network: a"):
+        bundles_of(spec, "x-1", hosts, options)([replace(greetings[0], address="127.0.0.1"), greetings[1]])
 
 
 def test_an_unknown_host_is_named(tmp_path: Path) -> None:

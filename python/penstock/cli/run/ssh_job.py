@@ -39,9 +39,14 @@ def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -
         raise
     try:
         _note_hosts(directory, asked.hosts)
-        return starter.watch()
+        code = starter.watch()
     finally:
         starter.release()
+    if spec.detached and code == 0:
+        print(directory.name)
+        first = asked.hosts[0].name
+        _tell(f"hint: `ssh {first} penstock ps {directory.name}` shows it, `… stop {directory.name}` ends it")
+    return code
 
 
 def bundles_of(
@@ -53,6 +58,8 @@ def bundles_of(
     def bundles(greetings: Sequence[HostGreeting]) -> list[Bundle]:
         reached = [_address(greeting, options) for greeting in greetings]
         _check_network(greetings, reached)
+        if not options.mixed:
+            _check_versions(greetings)
         endpoint = joined(reached[0], greetings[0].port)
         names = [host.name.rpartition("@")[2] for host in hosts]
         return [
@@ -102,6 +109,19 @@ def _check_network(greetings: Sequence[HostGreeting], reached: Sequence[str]) ->
             reason=f"no common network: {', '.join(alone[:4])} was reached at a loopback address, others were not",
             hint="name this host by an address that the others reach, or give --interface",
         )
+
+
+def _check_versions(greetings: Sequence[HostGreeting]) -> None:
+    """Hosts run the same program with the same Python, unless somebody wishes otherwise."""
+    first = greetings[0]
+    for greeting in greetings[1:]:
+        for what, version in first.versions.items():
+            other = greeting.versions.get(what)
+            if other != version:
+                raise JoinInvalid(
+                    reason=f"{greeting.name} has {what} {other}, and {first.name} has {version}",
+                    hint="install the same on all hosts, or give --mixed",
+                )
 
 
 def _note_hosts(directory: Path, hosts: Sequence[NamedHost]) -> None:

@@ -24,6 +24,8 @@ PING_S = 5.0
 #: Between words about hosts that are waited for.
 NEWS_S = 10.0
 DESCRIPTORS_SPARE = 64
+#: For the other hosts to answer as well, once one has failed: all troubles in one message.
+OTHERS_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class SshStarter:
         waiting = deque(self._hosts)
         begun_s = news_s = time.monotonic()
         problems: dict[str, str] = {}
+        failed_s: float | None = None
         while True:
             silent = [host for host, login in self._logins.items() if login.greeting is None]
             while waiting and len(silent) < LOGINS_MAX and not problems:
@@ -112,13 +115,15 @@ class SshStarter:
             if not silent:
                 break
             now = time.monotonic()
-            if now - begun_s > self._limits.host_wait_s:
+            failed_s = (failed_s or now) if problems else None
+            late = failed_s is not None and now - failed_s > OTHERS_S
+            if late or now - begun_s > self._limits.host_wait_s:
                 problems |= {host: self._logins[host].trouble() for host in silent}
                 break
             if now - news_s > NEWS_S:
                 news_s = now
                 self._tell(self._news(silent))
-            self._turn(0.2, self._listen)
+            self._turn(0.2, self._pass_on)
             if self._signals:
                 raise KeyboardInterrupt
             for host in [host for host in silent if self._logins[host].is_over]:
@@ -132,7 +137,12 @@ class SshStarter:
             raise HostsMissing(asked=len(self._hosts), here=here, problems=problems)
 
     def _open(self, host: str) -> None:
-        login = Login(host, self._shipment)
+        try:
+            login = Login(host, self._shipment)
+        except FileNotFoundError:
+            raise HostsMissing(
+                asked=len(self._hosts), here=0, problems={host: "this machine has no program called ssh"}
+            ) from None
         self._logins[host] = login
         for number in (login.out, login.err):
             self._selector.register(number, selectors.EVENT_READ, (login, number))
@@ -155,10 +165,6 @@ class SshStarter:
             take(login, number)
             if number not in login.open:
                 self._selector.unregister(number)
-
-    def _listen(self, login: Login, number: int) -> None:
-        for line in login.read(number):
-            self._show(login, number, line)
 
     def _pass_on(self, login: Login, number: int) -> None:
         for line in login.read(number):
