@@ -101,7 +101,7 @@ def test_hosts_with_other_versions_are_refused_unless_mixed() -> None:
         HostGreeting("b", "10.0.0.2", 4002, versions={"python": "3.12.1"}),
     ]
     options = host_options(read([], {}).values)
-    with pytest.raises(JoinInvalid, match="b has python 3.12.1, and a has 3.11.2"):
+    with pytest.raises(JoinInvalid, match=r"b has python 3\.12\.1, and a has 3\.11\.2"):
         bundles_of(spec, "x-1", hosts, options)(greetings)
     first, second = bundles_of(spec, "x-1", hosts, replace(options, mixed=True))(greetings)
     assert first.secret == second.secret
