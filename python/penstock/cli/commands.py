@@ -73,6 +73,9 @@ COMMANDS = (
         "penstock.cli.job.slots:app",
     ),
     Command(
+        "hosts", "Make the key that hosts share, so that they can join one job.", "penstock.cli.hosts:app"
+    ),
+    Command(
         "data",
         "Register raw files as datasets, look at them, verify, measure and export them.",
         "penstock.cli.data:app",

@@ -9,8 +9,10 @@ import signal
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from penstock.errors import JobSilent
 from penstock.events.redaction import Redaction
-from penstock.process.job.catalogue import Job
+from penstock.process.job.catalogue import FINAL, Job
+from penstock.process.job.control import ask
 
 #: A line of a journal is a few hundred bytes; what is longer is no journal.
 LINE_BYTES_MAX = 1 << 20
@@ -34,12 +36,25 @@ class Story:
     def __init__(self, job: Job) -> None:
         self._path = job.directory / "journal.jsonl"
         self._place = 0
+        #: Of a job of many hosts, whose agent knows more than this host's file.
+        self._job = job if job.host_file() is not None else None
+        self._asked = 0
         description = job.description()
         self._gangs = _names(description)
         self._redaction = Redaction()
 
     def more(self) -> Iterator[Happening]:
         """What is new. A line whose end is not written yet comes later; a torn one is left out."""
+        if self._job is not None and (answer := _journal_of_all(self._job, self._asked)) is not None:
+            for text in answer:
+                self._asked += 1
+                entry = _entry(text)
+                if entry is not None:
+                    yield self._happening(entry)
+            return
+        if self._asked:
+            # The agent has left; its file may be another one than the job's.
+            return
         try:
             file = self._path.open("rb")
         except FileNotFoundError:
@@ -48,11 +63,8 @@ class Story:
             file.seek(self._place)
             while (line := file.readline(LINE_BYTES_MAX)).endswith(b"\n"):
                 self._place += len(line)
-                try:
-                    entry = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(entry, dict):
+                entry = _entry(line)
+                if entry is not None:
                     yield self._happening(entry)
 
     def _happening(self, entry: dict[str, Any]) -> Happening:
@@ -62,6 +74,25 @@ class Story:
         life = entry.get("incarnation", _life(entry))
         tell = _SENTENCES.get(str(entry.get("event")), _anything)
         return Happening(float(entry.get("at", 0.0)), who, life, tell(shown), shown)
+
+
+def _entry(line: bytes | str) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def _journal_of_all(job: Job, begin: int) -> list[str] | None:
+    """Lines of the job's journal from one on, as the agent of this host knows them; none where it does not answer."""
+    if job.phase() in FINAL:
+        return None
+    try:
+        lines = ask(job, {"ask": "journal", "from": begin}).get("lines")
+    except JobSilent:
+        return None
+    return [str(line) for line in lines] if isinstance(lines, list) else None
 
 
 def _life(entry: dict[str, Any]) -> int | None:

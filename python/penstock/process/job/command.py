@@ -130,8 +130,8 @@ def check_one_machine(machines: str, machine_rank: str) -> None:
     least, _, most = machines.partition(":")
     if int(least) != 1 or int(most or least) != 1:
         raise UsageError(
-            f"--nnodes {machines}: only one machine is known yet",
-            hint="start one job per machine, or leave --nnodes out",
+            f"--nnodes {machines} and a job of one machine exclude each other",
+            hint="leave --standalone out, or --nnodes",
         )
     if machine_rank != "0":
         raise UsageError(f"--node-rank must be 0, because there is one machine, got {machine_rank}")

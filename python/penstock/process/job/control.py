@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.errors import JobSilent, SaveUnheard
-from penstock.process.job.catalogue import FINAL, Job
+from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job
 from penstock.process.sweep import Sweep, sweep
 from penstock.process.watch.pulse_file import pulses_of
 
@@ -42,6 +42,8 @@ def stop(job: Job, *, grace_s: float | None = None, force: bool = False) -> Swee
         return None
     if phase == "lost":
         return sweep(job.directory)
+    if phase == ELSEWHERE:
+        raise elsewhere(job, "stop")
     grace_ms = None if grace_s is None else round(grace_s * 1000)
     try:
         ask(job, {"ask": "stop", "grace_ms": grace_ms, "force": force, "incarnation": None})
@@ -52,6 +54,14 @@ def stop(job: Job, *, grace_s: float | None = None, force: bool = False) -> Swee
             return sweep(job.directory, end=True)
         raise
     return None
+
+
+def elsewhere(job: Job, command: str) -> JobSilent:
+    """Why nothing can be asked about a job of other hosts, and where to ask."""
+    host = next(iter(job.host_names()), "HOST")
+    return JobSilent(
+        job=job.id, reason=f"it runs {job.reason()}", hint=f"`ssh {host} penstock {command} {job.id}`"
+    )
 
 
 def save(job: Job, *, timeout_s: float = SAVE_PATIENCE_S) -> tuple[int, int]:

@@ -53,6 +53,12 @@ class Budget:
     memory: int = 0
     hang: int = 0
     preemption: int = 0
+    #: Losses of hosts, of a job of many; without a choice the agent's own limit.
+    host: int | None = None
+
+    def to_json(self) -> dict[str, int]:
+        """As the agent reads it."""
+        return {cause: count for cause, count in vars(self).items() if count is not None}
 
     @classmethod
     def of(cls, restarts: int) -> "Budget":
@@ -133,7 +139,7 @@ class Policy:
         """As the agent reads it."""
         return {
             "restart": self.restart,
-            "budget": dict(vars(self.budget)),
+            "budget": self.budget.to_json(),
             "refill_steps": self.refill_steps,
             "backoff_ms": _ms(self.backoff_s),
             "backoff_max_ms": _ms(self.backoff_max_s),
@@ -207,7 +213,7 @@ class Role:
 
     def _check_policy(self, policy: Policy) -> None:
         for name, value in vars(policy.budget).items():
-            self._between(f"budget.{name}", value, 0, _COUNT_MAX)
+            self._between(f"budget.{name}", value or 0, 0, _COUNT_MAX)
         for name in (
             "refill_steps",
             "backoff_s",

@@ -36,8 +36,8 @@ def rows(job: Job, *, supervisors: bool = False, gpus: Mapping[int, GpuUse] | No
         base = {
             "job": job.id,
             "role": gang.role,
-            "rank": worker["rank"],
-            "worker": f"{gang.role}-{worker['rank']}",
+            "rank": gang.first_rank + worker["rank"],
+            "worker": f"{gang.role}-{gang.first_rank + worker['rank']}",
             "incarnation": gang.incarnation,
         }
         pulse = pulses.get((gang.role, worker["rank"]))
