@@ -122,7 +122,6 @@ impl Agent {
             }
             Action::Kill => self.kill_gang(gang),
             // A job of one host has nothing to wait for between the two.
-            Action::Prepare { .. } => {}
             Action::Wait { .. } | Action::Succeed | Action::Fail | Action::Stopped => {}
         }
         Ok(())
