@@ -33,6 +33,7 @@ class GangState(msgspec.Struct, frozen=True):
     workers: list[dict[str, Any]]
     failures: list[dict[str, Any]]
     memory_limit: str | None = None
+    first_rank: int = 0
 
 
 class JobState(msgspec.Struct, frozen=True):
