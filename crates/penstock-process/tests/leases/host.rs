@@ -17,7 +17,7 @@ use penstock_process::system::{now_ms, poll};
 use serde_json::json;
 
 /// Long enough for a busy machine.
-pub(crate) const LEASE_MS: u64 = 1500;
+pub(crate) const LEASE_MS: u64 = 2400;
 const PATIENCE_MS: u64 = 20_000;
 /// Whoever wrote nothing for so long is gone.
 const QUIET_MS: u64 = 300;
