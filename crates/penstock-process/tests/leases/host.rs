@@ -201,6 +201,7 @@ fn start_keeper(own: &Path, path: &Path, isolation: Isolation) -> i32 {
 }
 
 /// The life of a rank, and of what it starts: it writes down again and again that it lives.
+#[expect(clippy::zombie_processes, reason = "neither of them ends by itself")]
 pub(crate) fn live(place: &Path) -> i32 {
     let local = std::env::var("LOCAL_RANK").expect("a rank");
     let is_child = std::env::args().nth(3).is_some();
