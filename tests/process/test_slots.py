@@ -108,9 +108,7 @@ def test_jobs_beside_each_other_share_no_gpu_core_or_port(begin: Begin, tmp_path
     assert len(processors) == len(set(processors)) == need["cpus"] * len(seen)
     assert {view["OMP_NUM_THREADS"] for view in seen} == {str(need["cpus"])}
     held = {
-        (slot["job"], slot["rank"], slot["pid"])
-        for slot in slot_table(tmp_path)["held"]
-        if slot["slot"] == 0
+        (slot["job"], slot["rank"], slot["pid"]) for slot in slot_table(tmp_path)["held"] if slot["slot"] == 0
     }
     assert held == {(job.job.id, 0, view["pid"]) for job, view in zip(running, seen, strict=True)}
 

@@ -159,6 +159,6 @@ impl Twin {
             prepared,
             ..GangReport::default()
         };
-        Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], ..Report::default() }
+        Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable: 0 }
     }
 }

@@ -54,9 +54,7 @@ def _totals(table: SlotTable) -> list[tuple[str, object, object, object]]:
 
 
 def _row(slot: HeldSlot) -> tuple[object, ...]:
-    worker = (
-        slot.role if slot.slot is None else f"{slot.role}-{'spare' if slot.rank is None else slot.rank}"
-    )
+    worker = slot.role if slot.slot is None else f"{slot.role}-{'spare' if slot.rank is None else slot.rank}"
     share = slot.share
     memory = size(share.memory_bytes) if share.memory_bytes else ""
     return (
