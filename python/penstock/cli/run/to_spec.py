@@ -33,7 +33,7 @@ REFUSED = {
 }
 #: So much of a script is looked through for the options that it knows.
 SCRIPT_BYTES_MAX = 1 << 20
-CAUSES = ("crash", "memory", "hang", "preemption")
+CAUSES = ("crash", "memory", "hang", "preemption", "host")
 
 
 def notes(words: CommandLine) -> list[str]:

@@ -220,3 +220,6 @@ fn of_host(incarnation: u32, what: String, at_ms: u64, step: Option<u64>) -> Fai
         at_ms,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -304,7 +304,7 @@ proptest! {
             Action::Witness => prop_assert!(alive && !gang.witnessed && gang.ending_since_ms.is_none()),
             Action::End => prop_assert!(alive && gang.ending_since_ms.is_none()),
             Action::Kill => prop_assert!(alive),
-            Action::Look | Action::Warn => prop_assert!(false, "these follow from progress, which is judged elsewhere"),
+            Action::Look | Action::Warn | Action::Prepare { .. } => prop_assert!(false, "these follow from progress, which is judged elsewhere"),
         }
     }
 
