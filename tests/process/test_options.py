@@ -89,7 +89,7 @@ def test_a_command_line_says_what_the_gang_is() -> None:
             "--restarts",
             "3",
             "--budget",
-            "memory=0,hang=9",
+            "memory=0,hang=9,host=7",
             "--restart",
             "one",
             "--grace",
@@ -112,7 +112,7 @@ def test_a_command_line_says_what_the_gang_is() -> None:
         ),
     )
     assert (described.name, described.ranks, list(described.command)) == ("worker", 4, ["true", "-x"])
-    assert described.policy.budget == Budget(crash=3, memory=0, hang=9, preemption=1000)
+    assert described.policy.budget == Budget(crash=3, memory=0, hang=9, preemption=1000, host=7)
     assert (described.policy.restart, described.policy.stop_grace_s, described.policy.hang) == (
         "one",
         60,

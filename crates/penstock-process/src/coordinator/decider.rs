@@ -213,12 +213,14 @@ impl Decider {
         let role = &self.job.roles[self.plans[gang].role];
         let stop = self.history.stop.clone().or_else(|| self.stop_of(gang));
         // What has not begun will begin; but not any more in a life that ends.
-        let ends = stop.is_some() || history.failure().is_some();
+        let failed = history.failure().is_some();
+        let ends = stop.is_some() || failed;
         let awaited = if ends { 0 } else { about.unbegun };
         Gang {
             kind: role.kind,
             incarnation: history.incarnation,
-            queued: about.queued.clone().filter(|_| about.running == 0),
+            // On one host all of a life waits, or nothing does.
+            queued: about.queued.clone().filter(|_| about.local.is_some() || (about.running == 0 && !failed)),
             waits_for: self.waits_for(gang),
             running: about.running.saturating_add(about.unheard).saturating_add(awaited),
             succeeded: about.succeeded,

@@ -67,6 +67,8 @@ pub enum Entry {
         incarnation: u32,
         /// Where its rank 0 listens.
         meeting: Option<SocketAddr>,
+        /// When.
+        at_ms: u64,
     },
     /// A life has begun.
     Started {
@@ -191,8 +193,8 @@ pub struct GangHistory {
     pub started: bool,
     /// When it was ordered, in a job of many hosts.
     pub ordered_ms: Option<u64>,
-    /// Whether every host was prepared for it.
-    pub prepared: bool,
+    /// When every host was prepared for it, in a job of many hosts.
+    pub prepared_ms: Option<u64>,
     /// Where its rank 0 listens, in a job of many hosts.
     pub meeting: Option<SocketAddr>,
     /// Which slot each worker has.
@@ -277,15 +279,15 @@ impl JobHistory {
                 self.with(*gang, |history| {
                     history.incarnation = Some(*incarnation);
                     history.started = false;
-                    (history.ordered_ms, history.prepared, history.meeting) = (*at_ms, false, None);
+                    (history.ordered_ms, history.prepared_ms, history.meeting) = (*at_ms, None, None);
                     history.placement.clone_from(placement);
                     history.exited.clear();
                     history.reason.clone_from(reason);
                 });
             }
-            Entry::Prepared { gang, incarnation, meeting } => self.with(*gang, |history| {
+            Entry::Prepared { gang, incarnation, meeting, at_ms } => self.with(*gang, |history| {
                 if history.incarnation == Some(*incarnation) {
-                    (history.prepared, history.meeting) = (true, *meeting);
+                    (history.prepared_ms, history.meeting) = (Some(*at_ms), *meeting);
                 }
             }),
             Entry::Started { gang, incarnation, .. } => self.with(*gang, |history| {

@@ -4,6 +4,8 @@
 //! known about the hosts themselves. Silence is not death (H3): ranks of a host that is unheard count as running.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 
 use crate::coordinator::decider::saves;
 use crate::coordinator::first_failure::Culprit;
@@ -11,6 +13,7 @@ use crate::coordinator::messages::{GangReport, Report, WorkerReport};
 use crate::coordinator::verdict::Stop;
 use crate::job::exit::Exit;
 use crate::job::{Job, Kind};
+use crate::tree::rank_set::RankSet;
 use crate::tree::summary::{GangSummary, LifeSummary, Prepared, Progress, Summary, Told};
 
 /// A host that is lost: its lease expired, or it is gone. Listed as long as nobody has its host rank.
@@ -39,9 +42,9 @@ impl HostLoss {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostFacts {
     /// What people call the host of each host rank; the last one of a rank that is free.
-    pub names: Vec<String>,
+    pub names: Arc<Vec<String>>,
     /// For each role, how many ranks each host rank has; one number where all have the same.
-    pub ranks: Vec<Vec<u32>>,
+    pub ranks: Arc<Vec<Vec<u32>>>,
     /// Hosts that were lost and whose host rank is still free.
     pub losses: Vec<HostLoss>,
     /// Host ranks that no host has.
@@ -70,7 +73,31 @@ impl HostFacts {
 
     /// How many ranks of a role all hosts have.
     pub fn ranks_of_all(&self, role: usize) -> u32 {
-        (0..self.hosts()).map(|host_rank| self.ranks_of(role, host_rank)).fold(0, u32::saturating_add)
+        self.ranks_of_those(role, RankSet::of(0..self.hosts()).ranges())
+    }
+
+    /// How many ranks of a role these hosts have.
+    fn ranks_of_those(&self, role: usize, hosts: &[Range<u32>]) -> u32 {
+        match self.ranks.get(role).map(Vec::as_slice) {
+            Some([same]) => {
+                let hosts = hosts.iter().map(|range| range.end.saturating_sub(range.start));
+                hosts.fold(0, u32::saturating_add).saturating_mul(*same)
+            }
+            _ => hosts
+                .iter()
+                .flat_map(Clone::clone)
+                .map(|host_rank| self.ranks_of(role, host_rank))
+                .fold(0, u32::saturating_add),
+        }
+    }
+
+    /// Host ranks that have a host which is not among these.
+    fn unheard(&self, heard: &RankSet) -> Vec<Range<u32>> {
+        if heard.is_cut() {
+            // It says nothing about single hosts.
+            return Vec::new();
+        }
+        heard.union(&self.unfilled.iter().copied().collect()).gaps(self.hosts())
     }
 
     /// What people call a host.
@@ -264,11 +291,6 @@ impl GangView<'static> {
         let nothing = LifeSummary::default();
         let newest = gang.lives.last().unwrap_or(&nothing);
         let older = &gang.lives[..gang.lives.len().saturating_sub(1)];
-        let lost = |host_rank: &u32| facts.unfilled.contains(host_rank);
-        // A set that was cut says nothing about single hosts, so all that it left out count as heard.
-        let unheard = (0..facts.hosts()).filter(|host_rank| {
-            !summary.hosts.contains(*host_rank) && !summary.hosts.is_cut() && !lost(host_rank)
-        });
         let all = facts.ranks_of_all(role);
         let told = |told: &dyn Fn(&LifeSummary) -> Told| {
             let told = told(newest);
@@ -285,7 +307,7 @@ impl GangView<'static> {
             at_ms: Some(failure.at_ms),
             host_rank: Some(failure.host_rank),
         });
-        let unheard = unheard.map(|host_rank| facts.ranks_of(role, host_rank)).fold(0, u32::saturating_add);
+        let unheard = facts.ranks_of_those(role, &facts.unheard(&summary.hosts));
         let running = gang.lives.iter().map(|life| life.running).fold(0, u32::saturating_add);
         let count = u32::try_from(newest.hosts.count()).unwrap_or(u32::MAX);
         let progress = newest.progress.clone();

@@ -55,6 +55,10 @@ pub struct Leading {
     term: u64,
     decider: Decider,
     tracks: Vec<Track>,
+    /// What people call the hosts of the list with this version, and how many ranks of each role they have.
+    known: u64,
+    names: Arc<Vec<String>>,
+    ranks: Arc<Vec<Vec<u32>>>,
     /// How hosts were lost, by host rank.
     losses: BTreeMap<u32, HostLoss>,
     /// When a host rank was last filled, in the coordinator's time.
@@ -127,6 +131,7 @@ impl<S: VoteStorage> Host<S> {
             _ => {}
         }
         let Some(mut leading) = self.leading.take() else { return };
+        self.know_hosts(&mut leading);
         self.renew_own_lease(&mut leading);
         self.watch_hosts(&mut leading);
         self.decide(&mut leading);
@@ -151,6 +156,9 @@ impl<S: VoteStorage> Host<S> {
             term,
             decider,
             tracks: (0..list.len()).map(track).collect(),
+            known: 0,
+            names: Arc::default(),
+            ranks: Arc::default(),
             losses: BTreeMap::new(),
             filled_ms: 0,
             goodbyes: BTreeMap::new(),
@@ -181,6 +189,21 @@ impl<S: VoteStorage> Host<S> {
                 }
             }
         }
+    }
+
+    /// Takes note of names and ranks, whenever the list has changed.
+    fn know_hosts(&self, leading: &mut Leading) {
+        let list = &self.membership.list;
+        if leading.known == list.version {
+            return;
+        }
+        let ranks = |(role, about): (usize, &Role)| match role {
+            0 => list.hosts.iter().map(|entry| entry.slots).collect(),
+            _ => vec![about.ranks],
+        };
+        leading.known = list.version;
+        leading.names = Arc::new(list.hosts.iter().map(|entry| entry.name.clone()).collect());
+        leading.ranks = Arc::new(self.job.roles.iter().enumerate().map(ranks).collect());
     }
 
     /// Asks the voters whether this term is still the newest, and takes the lease that a majority gives.
@@ -378,14 +401,10 @@ impl<S: VoteStorage> Host<S> {
         let free = |rank: &u32| leading.tracks.get(*rank as usize).is_some_and(|track| track.state.is_free());
         let unfilled: Vec<u32> = (0..list.len()).filter(free).collect();
         let since = |rank: &u32| leading.tracks.get(*rank as usize).map(|track| track.since_ms);
-        let ranks = |role: usize, about: &Role| match role {
-            0 => list.hosts.iter().map(|entry| entry.slots).collect(),
-            _ => vec![about.ranks],
-        };
         let losses = unfilled.iter().filter_map(|rank| leading.losses.get(rank)).cloned().collect();
         HostFacts {
-            names: list.hosts.iter().map(|entry| entry.name.clone()).collect(),
-            ranks: self.job.roles.iter().enumerate().map(|(role, about)| ranks(role, about)).collect(),
+            names: Arc::clone(&leading.names),
+            ranks: Arc::clone(&leading.ranks),
             losses,
             unfilled_since_ms: unfilled.iter().filter_map(since).min().map(|at_ms| self.clock.coordinator_ms(at_ms)),
             unfilled,

@@ -55,16 +55,21 @@ impl RankSet {
         after.checked_sub(1).is_some_and(|place| self.ranges[place].contains(&rank))
     }
 
-    /// The lowest ranks below a number that it does not have; at most so many.
-    pub fn missing(&self, below: u32, most: usize) -> Vec<u32> {
+    /// The ranks below a number that it does not have, as ranges in order.
+    pub fn gaps(&self, below: u32) -> Vec<Range<u32>> {
         let mut found = Vec::new();
         let mut next = 0;
         for range in self.ranges.iter().cloned().chain(std::iter::once(below..below)) {
-            let left = most.saturating_sub(found.len());
-            found.extend((next..range.start.min(below)).take(left));
-            next = range.end;
+            let gap = next..range.start.min(below);
+            found.extend((!gap.is_empty()).then_some(gap));
+            next = next.max(range.end);
         }
         found
+    }
+
+    /// The lowest ranks below a number that it does not have; at most so many.
+    pub fn missing(&self, below: u32, most: usize) -> Vec<u32> {
+        self.gaps(below).into_iter().flatten().take(most).collect()
     }
 
     /// Whether both have a rank, as far as they are known.

@@ -112,7 +112,7 @@ RESTARTS = (
         "max_restarts",
     ),
     Option(("--restart",), "text", "Who is started again: one, gang or all.", "gang"),
-    Option(("--budget",), "text", "Restarts by cause: crash=3,memory=1,hang=3,preemption=9."),
+    Option(("--budget",), "text", "Restarts by cause: crash=3,memory=1,hang=3,preemption=9,host=9."),
     Option(("--refill",), "count", "Steps of progress that fill the budget again; 0: never.", 100),
     Option(
         ("--same-failure",),

@@ -116,8 +116,10 @@ def warmed(role: Role, mode: str, preload: Sequence[str], *, directory: Path) ->
         directory=role.directory or directory,
         environment=role.environment,
         ranks=role.ranks,
-        # Of preemption nobody knows beforehand; a warm Python is not kept for it alone.
-        restarts=any(lives for cause, lives in vars(role.policy.budget).items() if cause != "preemption"),
+        # Of preemption and lost hosts nobody knows beforehand; a warm Python is not kept for them alone.
+        restarts=any(
+            lives for cause, lives in vars(role.policy.budget).items() if cause not in {"preemption", "host"}
+        ),
     )
     warm = warmth(role.command, around, mode=mode, preload=preload)
     return replace(role, zygote=warm.zygote, zygote_why=warm.why)

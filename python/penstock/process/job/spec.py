@@ -23,6 +23,8 @@ RESTARTS = ("one", "gang", "all")
 PRESSURES = ("wait", "drop")
 #: A preemption says nothing about the program, so its number hardly has to be limited.
 PREEMPTIONS = 1000
+#: Of a host that is lost the program knows nothing either, and hosts come and go; a job of one host loses none.
+HOST_LOSSES = 100
 #: What needed too much memory needs it again, mostly; two tries allow for a neighbour that took it.
 MEMORY_RESTARTS_MAX = 2
 #: What a rank that makes no steps has at least, where nobody chose a limit.
@@ -53,12 +55,8 @@ class Budget:
     memory: int = 0
     hang: int = 0
     preemption: int = 0
-    #: Losses of hosts, of a job of many; without a choice the agent's own limit.
-    host: int | None = None
-
-    def to_json(self) -> dict[str, int]:
-        """As the agent reads it."""
-        return {cause: count for cause, count in vars(self).items() if count is not None}
+    #: Hosts that are lost, or do not begin, in a job of many hosts.
+    host: int = HOST_LOSSES
 
     @classmethod
     def of(cls, restarts: int) -> "Budget":

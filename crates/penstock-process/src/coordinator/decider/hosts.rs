@@ -59,17 +59,23 @@ impl Decider {
         let Some(hosts) = &view.hosts else { return };
         let history = &self.history.gangs[gang];
         let Some(incarnation) = history.incarnation.filter(|_| history.outcome.is_none()) else { return };
-        if !history.prepared {
+        let Some(prepared_ms) = history.prepared_ms else {
             if let Some(failure) = self.failed_start(gang, incarnation, about, view) {
                 self.note(Entry::Failed { gang, failure });
             }
             return;
-        }
+        };
         let first = |loss: &&HostLoss| (loss.at_ms, loss.host_rank);
         match history.failure() {
             None => {
-                if let Some(loss) = hosts.losses.iter().min_by_key(first) {
-                    let failure = of_host(incarnation, loss.words(), loss.at_ms, about.step);
+                let lost = hosts.losses.iter().min_by_key(first).map(|loss| (loss.words(), loss.at_ms));
+                // Nobody joins a life that has begun, so whoever has a host rank anew means that somebody was lost.
+                let replaced = || {
+                    let changed = hosts.filled_ms > prepared_ms || !hosts.unfilled.is_empty();
+                    changed.then(|| ("a host was lost".to_owned(), view.now_ms))
+                };
+                if let Some((what, at_ms)) = lost.or_else(replaced) {
+                    let failure = of_host(incarnation, what, at_ms, about.step);
                     self.note(Entry::Failed { gang, failure });
                 }
             }
@@ -142,7 +148,7 @@ impl Decider {
                 say(Action::Stopped, "stopped before it began".to_owned())
             };
         }
-        if history.prepared {
+        if history.prepared_ms.is_some() {
             // Said until every host that is heard has begun; who has does not listen.
             let everywhere = begun && about.unbegun == 0;
             return if everywhere {
@@ -179,10 +185,10 @@ impl Decider {
 
     /// Puts into the journal that every host is prepared, once.
     pub(super) fn order_start(&mut self, gang: usize, incarnation: u32, view: &JobView<'_>) {
-        if !self.history.gangs[gang].prepared {
+        if self.history.gangs[gang].prepared_ms.is_none() {
             let prepared = about(view, gang).prepared.get(&incarnation);
             let meeting = prepared.and_then(|prepared| prepared.meeting);
-            self.note(Entry::Prepared { gang, incarnation, meeting });
+            self.note(Entry::Prepared { gang, incarnation, meeting, at_ms: view.now_ms });
         }
     }
 }
@@ -220,3 +226,6 @@ fn of_host(incarnation: u32, what: String, at_ms: u64, step: Option<u64>) -> Fai
         at_ms,
     }
 }
+
+#[cfg(test)]
+mod tests;

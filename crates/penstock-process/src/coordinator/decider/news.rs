@@ -39,18 +39,30 @@ impl Decider {
         if about.examined && history.failure().is_some() && history.examined != Some(incarnation) {
             let (likeness, lived_ms) = (about.likeness.clone(), about.lived_ms);
             self.note(Entry::Examined { gang, incarnation, likeness, lived_ms });
-            if let Some(failure) = self.blamed(gang, about) {
+            if let Some(failure) = self.blamed(gang, about, now_ms) {
                 self.note(Entry::Blamed { gang, failure });
             }
         }
     }
 
-    /// The failure of the newest life with who failed first, where the logs know that better than the order of ends.
-    fn blamed(&self, gang: usize, about: &GangView<'_>) -> Option<Failure> {
+    /// The failure of the newest life with who failed first, where that is known better than by the order in which ends were heard: from
+    /// logs, or because a host was heard later than another.
+    fn blamed(&self, gang: usize, about: &GangView<'_>, now_ms: u64) -> Option<Failure> {
         let known = self.history.gangs[gang].failure()?;
-        let culprit = about.culprit.as_ref().filter(|_| known.cause == Cause::Crash)?;
-        let what = format!("{} {}", self.called(gang, culprit.rank), culprit.what);
-        let better = Failure { what, rank: Some(culprit.rank), code: culprit.code, ..known.clone() };
+        let of_workers = matches!(known.cause, Cause::Crash | Cause::Memory) && about.local.is_none();
+        let first = self.failure_of(gang, known.incarnation, about, now_ms).filter(|_| of_workers);
+        let first = first.map_or_else(
+            || known.clone(),
+            |first| Failure { likeness: known.likeness.clone(), lived_ms: known.lived_ms, ..first },
+        );
+        let culprit = about.culprit.as_ref().filter(|_| first.cause == Cause::Crash);
+        let better = match culprit {
+            Some(culprit) => {
+                let what = format!("{} {}", self.called(gang, culprit.rank), culprit.what);
+                Failure { what, rank: Some(culprit.rank), code: culprit.code, ..first }
+            }
+            None => first,
+        };
         (better != *known).then_some(better)
     }
 

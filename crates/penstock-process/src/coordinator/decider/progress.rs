@@ -126,3 +126,6 @@ fn found_by_hosts(about: &GangView<'_>, past: &Past, now_ms: u64) -> Judgement {
         _ => Judgement::Fine(None),
     }
 }
+
+#[cfg(test)]
+mod tests;

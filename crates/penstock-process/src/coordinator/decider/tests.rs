@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::coordinator::hang::{Pulse, Signs};
+use crate::coordinator::messages::{GangReport, WorkerReport};
 use crate::coordinator::verdict::{Failure, Stop};
 use crate::job::Role;
 use crate::job::exit::Exit;

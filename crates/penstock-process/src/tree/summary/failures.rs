@@ -7,29 +7,20 @@ use crate::job::exit::Exit;
 /// Failures that are kept; of the others the number is.
 pub const FAILURES_MAX: usize = 16;
 
-/// A rank that ended as it should not.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A rank that ended as it should not. The order of the fields is that of failures: causes before effects, then by time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RankFailure {
-    /// The host that it was on.
-    pub host_rank: u32,
-    /// Its number among all ranks of its role.
-    pub rank: u32,
-    /// When that was noticed, in the coordinator's time.
-    pub at_ms: u64,
-    /// How it ended; nothing when it was lost with its agent.
-    pub exit: Option<Exit>,
     /// It named a closed connection, so somebody else failed before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_connection: bool,
-}
-
-impl RankFailure {
-    /// Its place: causes before effects, then by time. What follows makes the order total.
-    fn key(&self) -> (bool, u64, u32, u32, Option<(Option<i32>, Option<i32>, bool, bool)>) {
-        let exit = self.exit.as_ref();
-        let exit = exit.map(|exit| (exit.code, exit.signal, exit.core, exit.memory_exhausted));
-        (self.of_connection, self.at_ms, self.rank, self.host_rank, exit)
-    }
+    /// When that was noticed, in the coordinator's time.
+    pub at_ms: u64,
+    /// Its number among all ranks of its role.
+    pub rank: u32,
+    /// The host that it was on.
+    pub host_rank: u32,
+    /// How it ended; nothing when it was lost with its agent.
+    pub exit: Option<Exit>,
 }
 
 /// The first failures of a life, and how many more there are.
@@ -71,7 +62,7 @@ impl FirstFailures {
     }
 
     fn ordered(mut self) -> Self {
-        self.first.sort_by_key(RankFailure::key);
+        self.first.sort();
         let beyond = self.first.len().saturating_sub(FAILURES_MAX);
         self.first.truncate(FAILURES_MAX);
         self.more = self.more.saturating_add(beyond as u64);
