@@ -21,12 +21,15 @@ use crate::lease::grant;
 use crate::lease::host_state::{Fact, HostState};
 use crate::tree::host_list::{HostId, HostList, children};
 use crate::tree::summary::Summary;
+use crate::vote::error::NotLeader;
 use crate::vote::storage::VoteStorage;
 
 /// Pledges whose moments are remembered.
 const REMEMBERED: usize = 64;
 /// Hosts that may wait for a place.
 const JOINERS_MAX: usize = 1024;
+/// Between two visits to the place where hosts meet.
+const VISIT_MS: u64 = 1000;
 /// A host that waited for a place and was not heard for so long has gone elsewhere.
 const JOINER_MS: u64 = 5000;
 
@@ -55,6 +58,8 @@ pub struct Leading {
     term: u64,
     decider: Decider,
     tracks: Vec<Track>,
+    /// When the endpoint is dialled again.
+    visit_ms: u64,
     /// What people call the hosts of the list with this version, and how many ranks of each role they have.
     known: u64,
     names: Arc<Vec<String>>,
@@ -66,6 +71,8 @@ pub struct Leading {
     goodbyes: BTreeMap<HostId, String>,
     joiners: BTreeMap<HostId, (JoinRequest, u64)>,
     pending: Option<Pending>,
+    /// It could not propose what it decided.
+    broken: bool,
     records: u64,
     orders: u64,
     given: Option<Orders>,
@@ -82,6 +89,13 @@ impl Leading {
     /// Its term.
     pub fn term(&self) -> u64 {
         self.term
+    }
+
+    /// How it stands, in a line.
+    pub(super) fn words(&self, now_ms: u64) -> String {
+        let tracks = self.tracks.iter().map(|track| (track.state, track.covered)).take(8).collect::<Vec<_>>();
+        let joiners = self.joiners.len();
+        format!("leads {:x} pending {:?} joiners {joiners} look in {} {tracks:?}", self.term, self.pending, self.look_ms as i64 - now_ms as i64)
     }
 
     /// A host said goodbye.
@@ -132,11 +146,12 @@ impl<S: VoteStorage> Host<S> {
         }
         let Some(mut leading) = self.leading.take() else { return };
         self.know_hosts(&mut leading);
+        self.visit_endpoint(&mut leading);
         self.renew_own_lease(&mut leading);
         self.watch_hosts(&mut leading);
         self.decide(&mut leading);
         self.replace_voters(&leading);
-        self.leading = Some(leading);
+        self.leading = Some(leading).filter(|leading| !leading.broken);
     }
 
     fn begin_to_lead(&mut self, term: u64) {
@@ -156,6 +171,7 @@ impl<S: VoteStorage> Host<S> {
             term,
             decider,
             tracks: (0..list.len()).map(track).collect(),
+            visit_ms: self.now_ms,
             known: 0,
             names: Arc::default(),
             ranks: Arc::default(),
@@ -164,6 +180,7 @@ impl<S: VoteStorage> Host<S> {
             goodbyes: BTreeMap::new(),
             joiners: BTreeMap::new(),
             pending: None,
+            broken: false,
             records: 0,
             orders: 0,
             given: None,
@@ -187,6 +204,21 @@ impl<S: VoteStorage> Host<S> {
                 if self.reach(host) {
                     self.say(host, Body::List(Arc::clone(&list)));
                 }
+            }
+        }
+    }
+
+    /// Dials the place where hosts meet, while no host of the job is there: whoever is found there joins this job and founds no other.
+    fn visit_endpoint(&mut self, leading: &mut Leading) {
+        let endpoint = self.config.endpoint;
+        let list = &self.membership.list;
+        let place = list.hosts.iter().position(|entry| entry.address == endpoint);
+        let lost = |rank: usize| leading.tracks.get(rank).is_none_or(|track| track.state.is_free());
+        if self.me.address != endpoint && place.is_none_or(lost) && self.now_ms >= leading.visit_ms {
+            leading.visit_ms = self.now_ms + VISIT_MS;
+            match self.links.at(endpoint).and_then(|link| self.links.host(link)) {
+                Some(host) => drop(self.say(host, Body::List(Arc::clone(&self.membership.list)))),
+                None => self.dial(endpoint),
             }
         }
     }
@@ -268,7 +300,7 @@ impl<S: VoteStorage> Host<S> {
                     continue;
                 }
             };
-            if !covered {
+            if !covered && !track.state.is_free() {
                 leading.look_ms = leading.look_ms.min(track.expires_ms.max(self.now_ms + 1));
             }
             let Some(state) = track.state.after(fact) else { continue };
@@ -325,9 +357,9 @@ impl<S: VoteStorage> Host<S> {
         };
         let bytes = serde_json::to_vec(&record).unwrap_or_default();
         let proposed = self.voter.as_mut().map(|voter| voter.group.propose(bytes));
-        if proposed.is_some_and(|proposed| proposed.is_ok()) {
-            leading.pending = Some(Pending { number: leading.records, orders: Some(orders) });
-        }
+        // What was decided and not proposed would be forgotten, so the decider begins again with what is written down.
+        leading.broken = !proposed.is_some_and(|proposed| proposed.is_ok());
+        leading.pending = Some(Pending { number: leading.records, orders: Some(orders) });
     }
 
     /// What all hosts are to do, if it is something else than before.
@@ -431,7 +463,7 @@ impl<S: VoteStorage> Host<S> {
         if voters.contains(&self.me.id) && voters != list.voters {
             let wanted = voters.iter().map(|voter| voter.0).collect();
             let begun = self.voter.as_mut().map(|voter| voter.group.reconfigure(wanted));
-            if let Some(Err(problem)) = begun {
+            if let Some(Err(problem @ NotLeader::Voters(_))) = begun {
                 self.out.push(Effect::Note(format!("voters are not replaced: {problem}")));
             }
         }

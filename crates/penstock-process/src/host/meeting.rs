@@ -15,6 +15,8 @@ use crate::vote::storage::VoteStorage;
 
 /// Between two requests to the same host.
 const ASK_MS: u64 = 1000;
+/// How long a host that was named instead of the endpoint is tried.
+const ELSEWHERE_MS: u64 = 3000;
 /// Names of missing hosts that are listed.
 const NAMED_MAX: usize = 8;
 
@@ -25,8 +27,8 @@ pub(super) struct Meeting {
     came: BTreeMap<HostId, JoinRequest>,
     /// When it asked last, and whom.
     asked: Option<(u64, HostId)>,
-    /// Who was named as one who may know better.
-    instead: Option<SocketAddr>,
+    /// Who was named as one who may know better, and when.
+    instead: Option<(SocketAddr, u64)>,
     /// Why it has no place yet.
     pub(super) why: Option<String>,
     /// Why it will never have one.
@@ -44,12 +46,19 @@ impl<S: VoteStorage> Host<S> {
         if self.rank.is_some() || self.meeting.refused.is_some() {
             return;
         }
-        if self.config.founder && self.membership.list.is_empty() {
+        let living = self.membership.leader.filter(|leader| self.links.to(*leader).is_some());
+        if let Some(leader) = living {
+            self.ask_for_a_place(leader);
+            return;
+        }
+        if self.config.founder && self.membership.term == 0 {
             self.meeting.came.entry(self.me.id).or_insert_with(|| own_request(&self.config, &self.me, &self.digest));
             self.found_if_all_are_here();
             return;
         }
-        let to = self.meeting.instead.unwrap_or(self.config.endpoint);
+        let now_ms = self.now_ms;
+        self.meeting.instead.take_if(|(_, named_ms)| now_ms > *named_ms + ELSEWHERE_MS);
+        let to = self.meeting.instead.map_or(self.config.endpoint, |(address, _)| address);
         let link = self.links.at(to);
         match link.and_then(|link| self.links.host(link)) {
             Some(host) => self.ask_for_a_place(host),
@@ -69,10 +78,8 @@ impl<S: VoteStorage> Host<S> {
     /// Somebody has said who it is.
     pub(super) fn greet(&mut self, from: HostId) {
         // The leader of a living job has found us at the endpoint.
-        let found = self.rank.is_none() && self.membership.leader == Some(from);
-        if found && self.meeting.refused.is_none() {
+        if self.rank.is_none() && self.membership.leader == Some(from) {
             self.meeting.came.clear();
-            self.ask_for_a_place(from);
         }
     }
 
@@ -175,7 +182,7 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         if let Some(entry) = ask {
-            self.meeting.instead = Some(entry.address);
+            self.meeting.instead = Some((entry.address, self.now_ms));
             self.dial(entry.address);
         } else {
             self.meeting.why = Some(why);
@@ -183,7 +190,7 @@ impl<S: VoteStorage> Host<S> {
     }
 
     pub(super) fn hear_list(&mut self, list: Arc<HostList>) {
-        if list.version > self.membership.list.version {
+        if list.stamp() > self.membership.list.stamp() {
             self.take_list(list);
         }
     }

@@ -262,7 +262,7 @@ impl<S: VoteStorage> Host<S> {
         if header.term > known.term || unknown_leader {
             self.follow_term(header.term, header.leader);
         }
-        if header.list < self.membership.list.version {
+        if header.list < self.membership.list.stamp() {
             self.say(from, Body::List(Arc::clone(&self.membership.list)));
         }
     }
@@ -281,7 +281,7 @@ impl<S: VoteStorage> Host<S> {
     /// What stands at the head of what we say.
     fn header(&self) -> Header {
         let Membership { term, leader, list } = &self.membership;
-        Header { term: *term, leader: *leader, list: list.version }
+        Header { term: *term, leader: *leader, list: list.stamp() }
     }
 
     /// Says something to a host, if there is a link to it.
@@ -334,6 +334,23 @@ impl<S: VoteStorage> Host<S> {
     /// Until when ranks may run here.
     pub fn lease_end_ms(&self) -> Option<u64> {
         self.lease_end_ms
+    }
+
+    /// How it stands, in a line for whoever looks for a mistake.
+    pub fn words(&self) -> String {
+        let leading = self.leading.as_ref().map(|leading| leading.words(self.now_ms));
+        let voter = self.voter.as_ref().map(|voter| (voter.group.configuration(), voter.group.term(), voter.group.is_voting()));
+        format!(
+            "rank {:?} term {:x} list {} vacant {:?} lease {:?} parent {:?} orders {:?} voter {voter:x?} {}",
+            self.rank,
+            self.membership.term,
+            self.membership.list.stamp(),
+            self.membership.list.vacant,
+            self.lease_end_ms.map(|end_ms| end_ms as i64 - self.now_ms as i64),
+            self.upward.parent().and_then(|parent| self.membership.list.rank_of(parent)),
+            self.orders.as_ref().map(|orders| (&orders.orders.reason, orders.orders.gangs.iter().map(|order| &order.action).collect::<Vec<_>>())),
+            leading.unwrap_or_default(),
+        )
     }
 
     /// Between two heartbeats.

@@ -179,7 +179,7 @@ impl<S: VoteStorage> Host<S> {
             "reason": self.meeting.why.clone().filter(|_| self.rank.is_none()),
             "answered_by": self.me.name,
             "lease_ms": self.config.lease_ms,
-            "list": list.version,
+            "list": list.stamp(),
             "hosts": states,
         })
     }

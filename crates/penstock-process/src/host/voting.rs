@@ -159,7 +159,7 @@ impl<S: VoteStorage> Host<S> {
         if let Some(next) = next.filter(|next| next.number > self.membership.list.configuration) {
             let mut list = HostList::clone(&self.membership.list);
             list.voters = next.voters.iter().map(|voter| HostId(*voter)).collect();
-            (list.configuration, list.version) = (next.number, list.version + 1);
+            list.configuration = next.number;
             self.take_list(list.into());
         }
     }

@@ -88,6 +88,11 @@ impl HostList {
         self.hosts.iter().find(|entry| entry.id == host)
     }
 
+    /// Grows with every change of hosts or voters, so that two lists can be told apart by age.
+    pub fn stamp(&self) -> u64 {
+        self.version + u64::from(self.configuration)
+    }
+
     /// How many hosts there are places for.
     pub fn len(&self) -> u32 {
         u32::try_from(self.hosts.len()).unwrap_or(u32::MAX)

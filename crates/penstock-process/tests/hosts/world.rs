@@ -309,6 +309,7 @@ impl World {
                     self.note_end(index);
                 }
                 if self.nodes[index].twin.over {
+                    self.notes.push(format!("{} h{index} ends: {}", self.now_ms, orders.reason));
                     self.kill(index);
                 }
             }
@@ -460,6 +461,15 @@ impl World {
         let leads = |index: &usize| self.nodes[*index].host.as_ref().is_some_and(|host| host.leads());
         let term = |index: &usize| self.nodes[*index].host.as_ref().map_or(0, |host| host.membership().term);
         (0..self.nodes.len()).filter(leads).max_by_key(term)
+    }
+
+    /// How every host stands.
+    pub fn words(&self) -> String {
+        let line = |(index, node): (usize, &Node)| {
+            let host = node.host.as_ref().map(|host| host.words());
+            format!("h{index}: life {:?} running {} {host:?}", node.twin.life, node.twin.running)
+        };
+        self.nodes.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
     }
 
     /// How many hosts run ranks, and of which life the youngest is.

@@ -137,7 +137,7 @@ class Policy:
         """As the agent reads it."""
         return {
             "restart": self.restart,
-            "budget": self.budget.to_json(),
+            "budget": dict(vars(self.budget)),
             "refill_steps": self.refill_steps,
             "backoff_ms": _ms(self.backoff_s),
             "backoff_max_ms": _ms(self.backoff_max_s),
