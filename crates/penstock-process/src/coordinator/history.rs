@@ -320,14 +320,9 @@ impl JobHistory {
                 self.reason.clone_from(&failure.what);
                 self.with(*gang, |history| history.blame(failure));
             }
-            Entry::Examined { gang, incarnation, likeness, lived_ms } => self.with(*gang, |history| {
-                history.examined = Some(*incarnation);
-                let found = history.failures.iter_mut().find(|failure| failure.incarnation == *incarnation);
-                found.into_iter().for_each(|failure| {
-                    failure.likeness.clone_from(likeness);
-                    failure.lived_ms = *lived_ms;
-                });
-            }),
+            Entry::Examined { gang, incarnation, likeness, lived_ms } => {
+                self.with(*gang, |history| history.examine(*incarnation, likeness.as_ref(), *lived_ms));
+            }
             Entry::Finished { gang, outcome, reason } => {
                 self.reason.clone_from(reason);
                 self.with(*gang, |history| {
@@ -346,6 +341,15 @@ impl JobHistory {
 }
 
 impl GangHistory {
+    fn examine(&mut self, incarnation: u32, likeness: Option<&String>, lived_ms: Option<u64>) {
+        self.examined = Some(incarnation);
+        let found = self.failures.iter_mut().find(|failure| failure.incarnation == incarnation);
+        found.into_iter().for_each(|failure| {
+            failure.likeness = likeness.cloned();
+            failure.lived_ms = lived_ms;
+        });
+    }
+
     fn note_failure(&mut self, failure: &Failure) {
         if self.failures.iter().any(|known| known.incarnation == failure.incarnation) {
             return;

@@ -71,7 +71,7 @@ impl Decider {
                 let lost = hosts.losses.iter().min_by_key(first).map(|loss| (loss.words(), loss.at_ms));
                 // Nobody joins a life that has begun, so whoever has a host rank anew means that somebody was lost.
                 let replaced = || {
-                    let changed = hosts.filled_ms > prepared_ms || !hosts.unfilled.is_empty();
+                    let changed = hosts.filled_ms >= prepared_ms || !hosts.unfilled.is_empty();
                     changed.then(|| ("a host was lost".to_owned(), view.now_ms))
                 };
                 if let Some((what, at_ms)) = lost.or_else(replaced) {
