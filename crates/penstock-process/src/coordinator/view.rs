@@ -130,6 +130,8 @@ pub struct FailedWorker {
     pub at_ms: Option<u64>,
     /// The host that it was on, where there are several.
     pub host_rank: Option<u32>,
+    /// The host ended all its ranks, because its lease was over.
+    pub of_lease: bool,
 }
 
 /// What is with one gang.
@@ -262,6 +264,7 @@ impl<'a> GangView<'a> {
                 exit: worker.exit.clone(),
                 at_ms: worker.exit_ms,
                 host_rank: None,
+                of_lease: false,
             }),
             incomplete: running == 0 && about.workers.len() < ranks && about.queued.is_none(),
             likeness: about.likeness.clone(),
@@ -306,6 +309,7 @@ impl GangView<'static> {
             exit: failure.exit.clone(),
             at_ms: Some(failure.at_ms),
             host_rank: Some(failure.host_rank),
+            of_lease: failure.of_lease,
         });
         let unheard = facts.ranks_of_those(role, &facts.unheard(&summary.hosts));
         let running = gang.lives.iter().map(|life| life.running).fold(0, u32::saturating_add);

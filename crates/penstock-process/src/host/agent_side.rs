@@ -44,7 +44,9 @@ impl<S: VoteStorage> Host<S> {
 
     /// Says anew what is with this host.
     pub(super) fn summarise_own(&mut self) {
-        let (Some(rank), Some(report)) = (self.rank, &self.agent.report) else {
+        // Without the coordinator's clock its moments would mislead whoever compares them.
+        let known = self.clock.is_set();
+        let (Some(rank), Some(report), true) = (self.rank, &self.agent.report, known) else {
             self.below.set_own(Arc::default());
             return;
         };

@@ -3,6 +3,8 @@
 
 /// Half the round trip is how wrong an estimate may be. A better one replaces it; an old one counts for less and less.
 const AGE_PENALTY_PER_S: u64 = 1;
+/// How wrong an offset may be that was written down: the next answer is better.
+const KEPT_ERROR_MS: u64 = 1000;
 
 /// The coordinator's time on one host.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,6 +18,11 @@ impl CoordinatorClock {
     /// The clock of who founds the job: its own.
     pub fn own() -> Self {
         Self { offset_ms: 0, known: Some((0, 0)) }
+    }
+
+    /// A clock that was known before, as of now.
+    pub fn with_offset(offset_ms: i64, now_ms: u64) -> Self {
+        Self { offset_ms, known: Some((KEPT_ERROR_MS, now_ms)) }
     }
 
     /// The coordinator's time at a moment of this host.

@@ -451,16 +451,17 @@ impl<S: VoteStorage> Host<S> {
         let free = |rank: &u32| leading.tracks.get(*rank as usize).is_none_or(|track| track.state.is_free());
         let lost = |voter: &HostId| list.rank_of(*voter).is_none_or(|rank| free(&rank));
         let settled = self.voter.as_ref().and_then(|voter| voter.group.configuration());
-        if settled.is_none_or(|settled| settled.number != list.configuration) || !list.voters.iter().any(lost) {
+        if settled.is_none_or(|settled| settled.number != list.configuration) {
             return;
         }
         let unfit = |rank: &u32| leading.tracks.get(*rank as usize).is_none_or(|track| !track.covered);
         let without = (0..list.len()).filter(unfit).collect();
         let kept: Vec<HostId> = list.voters.iter().copied().filter(|voter| !lost(voter)).collect();
         let mut voters = list.elect_voters(&without, &kept);
-        // Who leads goes on leading.
+        // Who leads goes on leading. Fewer voters than before are no gain: those who are lost may come back.
         voters.sort_by_key(|voter| *voter != self.me.id);
-        if voters.contains(&self.me.id) && voters != list.voters {
+        let replaces = voters.len() == list.voters.len() && list.voters.iter().any(lost);
+        if voters.contains(&self.me.id) && (replaces || voters.len() > list.voters.len()) {
             let wanted = voters.iter().map(|voter| voter.0).collect();
             let begun = self.voter.as_mut().map(|voter| voter.group.reconfigure(wanted));
             if let Some(Err(problem @ NotLeader::Voters(_))) = begun {

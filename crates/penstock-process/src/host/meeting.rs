@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::host::messages::{Body, JoinRequest};
-use crate::host::{Effect, Host, Membership};
+use crate::host::{Effect, Host};
 use crate::tree::host_list::{HostEntry, HostId, HostList};
 use crate::vote::storage::VoteStorage;
 
@@ -208,7 +208,7 @@ impl<S: VoteStorage> Host<S> {
         (self.rank, self.membership.list) = (rank, list);
         self.meeting.instead = None;
         self.upward.begin_again();
-        self.out.push(Effect::Keep(Box::new(Membership::clone(&self.membership))));
+        self.keep();
         for child in self.below.heard() {
             self.say(child, Body::List(Arc::clone(&self.membership.list)));
         }

@@ -53,6 +53,9 @@ pub struct Membership {
     pub leader: Option<HostId>,
     /// The hosts of the job.
     pub list: Arc<HostList>,
+    /// What makes this host's clock the coordinator's, as far as it is known.
+    #[serde(default)]
+    pub offset_ms: Option<i64>,
 }
 
 /// What happens to a host.
@@ -164,6 +167,9 @@ impl<S: VoteStorage> Host<S> {
         };
         if let Some(kept) = kept {
             (host.membership.term, host.membership.leader) = (kept.term, kept.leader);
+            if let Some(offset_ms) = kept.offset_ms {
+                host.clock = CoordinatorClock::with_offset(offset_ms, now_ms);
+            }
             host.take_list(kept.list);
         }
         host
@@ -273,14 +279,20 @@ impl<S: VoteStorage> Host<S> {
         if self.leading.as_ref().is_some_and(|leading| leading.term() < term) {
             self.leading = None;
         }
-        self.out.push(Effect::Keep(Box::new(self.membership.clone())));
+        self.keep();
         self.upward.begin_again();
         self.push_to_children();
     }
 
+    /// Has what another in our place needs written down.
+    fn keep(&mut self) {
+        self.membership.offset_ms = self.clock.is_set().then_some(self.clock.offset_ms());
+        self.out.push(Effect::Keep(Box::new(self.membership.clone())));
+    }
+
     /// What stands at the head of what we say.
     fn header(&self) -> Header {
-        let Membership { term, leader, list } = &self.membership;
+        let Membership { term, leader, list, .. } = &self.membership;
         Header { term: *term, leader: *leader, list: list.stamp() }
     }
 
@@ -341,7 +353,8 @@ impl<S: VoteStorage> Host<S> {
         let leading = self.leading.as_ref().map(|leading| leading.words(self.now_ms));
         let voter = self.voter.as_ref().map(|voter| (voter.group.configuration(), voter.group.term(), voter.group.is_voting()));
         format!(
-            "rank {:?} term {:x} list {} vacant {:?} lease {:?} parent {:?} orders {:?} voter {voter:x?} {}",
+            "now {} rank {:?} term {:x} list {} vacant {:?} lease {:?} parent {:?} orders {:?} voter {voter:x?} {}",
+            self.clock.coordinator_ms(self.now_ms),
             self.rank,
             self.membership.term,
             self.membership.list.stamp(),

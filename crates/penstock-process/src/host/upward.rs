@@ -198,7 +198,12 @@ impl<S: VoteStorage> Host<S> {
         }
         let Some((_, sent_ms)) = self.upward.sent.iter().find(|(sent, _)| *sent == number).copied() else { return };
         self.upward.granted_ms = self.now_ms;
+        let unknown = !self.clock.is_set();
         self.clock.note(sent_ms, self.now_ms, coordinator_ms);
+        if unknown {
+            self.keep();
+            self.summarise_own();
+        }
         let end_ms = sent_ms.saturating_add(lease_ms.min(self.config.lease_ms));
         let longer = self.lease_end_ms.is_none_or(|known_ms| end_ms > known_ms);
         if longer && lease_ms > 0 {

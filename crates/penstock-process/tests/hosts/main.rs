@@ -19,7 +19,7 @@ use world::{Plan, World};
 
 const LEASE_MS: u64 = 30_000;
 /// Small worlds with all kinds of faults.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 200;
 /// The large world, where nobody asks for another.
 const LARGE: u32 = 20_000;
 
@@ -174,7 +174,7 @@ fn whatever_happens_no_rank_runs_twice_and_in_the_end_all_run() {
         let mut chance = Chance::new(seed, &[4]);
         let hosts = chance.between(3, 8) as u32;
         let fanout = chance.pick(&[2, 3, 64]);
-        let delay_ms = chance.pick(&[1, 20, 300]);
+        let delay_ms = chance.pick(&[1, 20, 100]);
         let mut world = running(seed, Plan { fanout, delay_ms, lease_ms: 6000, ..plan(hosts) });
         for _ in 0..chance.between(3, 12) {
             world.run_until(world.now_ms + chance.between(10, 6000));

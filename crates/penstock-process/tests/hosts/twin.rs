@@ -33,6 +33,7 @@ pub struct Twin {
     number: u64,
     pub ends: Vec<Ended>,
     ending_since_ms: Option<u64>,
+    lease_ended_ms: Option<u64>,
 }
 
 impl Twin {
@@ -52,6 +53,7 @@ impl Twin {
             number: 0,
             ends: Vec::new(),
             ending_since_ms: None,
+            lease_ended_ms: None,
         }
     }
 
@@ -80,6 +82,7 @@ impl Twin {
                 if self.prepared == Some(incarnation) && !self.running && Some(incarnation) > self.life {
                     (self.life, self.running, self.prepared) = (Some(incarnation), true, None);
                     (self.exit_code, self.exit_ms, self.asked, self.ending_since_ms) = (None, None, false, None);
+                    self.lease_ended_ms = None;
                     changed = true;
                 }
                 continue;
@@ -102,6 +105,7 @@ impl Twin {
         let due = self.lease_until_ms.is_none_or(|until_ms| now_ms + margin_ms >= until_ms);
         if due && self.running {
             self.end(now_ms, -9, true, Ended::Lease);
+            self.lease_ended_ms = Some(now_ms);
             return true;
         }
         false
@@ -157,6 +161,7 @@ impl Twin {
             examined: gone,
             ending_since_ms: self.ending_since_ms,
             prepared,
+            lease_ended_ms: self.lease_ended_ms,
             ..GangReport::default()
         };
         Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable: 0 }

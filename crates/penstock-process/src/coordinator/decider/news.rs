@@ -104,6 +104,10 @@ impl Decider {
         if let Some(first) = &about.failed {
             let at_ms = first.at_ms.unwrap_or(now_ms);
             return match &first.exit {
+                _ if first.of_lease => {
+                    let host_rank = first.host_rank.unwrap_or(0);
+                    failed(format!("the lease of host rank {host_rank} ended"), Cause::Host, None, 1, at_ms)
+                }
                 Some(exit) => {
                     let what = format!("{} {exit}", self.called(gang, first.rank));
                     failed(what, self.cause_of(first), Some(first.rank), exit.shell_code().max(1), at_ms)

@@ -21,6 +21,9 @@ pub struct RankFailure {
     pub host_rank: u32,
     /// How it ended; nothing when it was lost with its agent.
     pub exit: Option<Exit>,
+    /// The host ended all its ranks, because its lease was over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_lease: bool,
 }
 
 /// The first failures of a life, and how many more there are.

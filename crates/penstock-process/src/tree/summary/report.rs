@@ -126,11 +126,15 @@ impl Part<'_> {
             at_ms: self.place.at(at_ms.unwrap_or(self.now_ms)),
             exit,
             of_connection,
+            of_lease: false,
         };
         let kind = self.job.roles[self.plan.role].kind;
         let mut failures: Vec<RankFailure> = failed_workers(about, kind)
             .map(|worker| failure(worker.rank, worker.exit_ms, worker.exit.clone()))
             .collect();
+        if let Some(at_ms) = about.lease_ended_ms {
+            failures.push(RankFailure { of_lease: true, ..failure(0, Some(at_ms), None) });
+        }
         let begun = about.incarnation.is_some() && about.queued.is_none();
         if begun && running == 0 && !self.place.told_to_stop {
             // The agent died while it started them.
