@@ -131,6 +131,8 @@ pub struct Host<S: VoteStorage> {
     orders: Option<Arc<JobOrders>>,
     open_votes: OpenVotes<S>,
     voter: Option<Box<Voter<S>>>,
+    /// It has a voter, which may be in use right now.
+    votes: bool,
     leading: Option<Box<Leading>>,
     questions: Questions,
     ending: Ending,
@@ -157,6 +159,7 @@ impl<S: VoteStorage> Host<S> {
             orders: None,
             open_votes: given.votes,
             voter: None,
+            votes: false,
             leading: None,
             questions: Questions::default(),
             ending: Ending::default(),

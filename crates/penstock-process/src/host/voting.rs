@@ -110,7 +110,7 @@ impl<S: VoteStorage> Host<S> {
     /// Begins or ends to vote, as the host list says.
     pub(super) fn change_voters(&mut self) {
         let list = &self.membership.list;
-        if !list.voters.contains(&self.me.id) || self.voter.is_some() {
+        if !list.voters.contains(&self.me.id) || self.votes {
             return;
         }
         let voters = list.voters.iter().map(|voter| voter.0).collect();
@@ -122,6 +122,7 @@ impl<S: VoteStorage> Host<S> {
             Ok(group) => {
                 let history = JobHistory::new(&self.job);
                 let lines = Vec::new();
+                self.votes = true;
                 self.voter = Some(Box::new(Voter { group, tick_ms: self.now_ms, history, lines, line: 0 }));
             }
             Err(problem) => self.out.push(Effect::Note(format!("this host cannot vote: {problem}"))),
