@@ -264,8 +264,9 @@ impl World {
     fn close_end(&mut self, wire: usize, end: usize) {
         let Some(known) = self.wires.get(&wire) else { return };
         let (node, link, start) = known.ends[end];
-        self.by_link.remove(&(node, link.0));
-        if self.nodes[node].start == start && self.nodes[node].host.is_some() {
+        // A host that was started again uses the same numbers for other links.
+        if self.nodes[node].start == start {
+            self.by_link.remove(&(node, link.0));
             self.give(node, Event::Closed(link));
         }
     }
