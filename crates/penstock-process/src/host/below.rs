@@ -113,7 +113,7 @@ impl<S: VoteStorage> Host<S> {
 
     /// Tells a child how long it may run ranks, and what it has to know.
     fn grant(&mut self, to: HostId) {
-        let coordinator_ms = self.clock.coordinator_ms(self.now_ms);
+        let coordinator_ms = self.clock.is_set().then(|| self.clock.coordinator_ms(self.now_ms));
         let Some(child) = self.below.children.get_mut(&to) else { return };
         let lease_ms = self.lease_end_ms.map_or(0, |end_ms| grant::grant_ms(end_ms, child.arrived_ms));
         let newest = self.orders.as_ref().map_or([0, 0], |orders| [orders.term, orders.number]);

@@ -82,6 +82,8 @@ pub struct Leading {
     pledge: u64,
     pledge_ms: u64,
     considered: Option<Arc<Summary>>,
+    /// Something happened that no summary shows.
+    news: bool,
     look_ms: u64,
 }
 
@@ -101,6 +103,7 @@ impl Leading {
     /// A host said goodbye.
     pub(super) fn note_goodbye(&mut self, host: HostId, why: String) {
         self.goodbyes.insert(host, why);
+        self.news = true;
     }
 
     /// A host wants to take part; what it is told meanwhile.
@@ -108,6 +111,7 @@ impl Leading {
         if self.joiners.len() < JOINERS_MAX || self.joiners.contains_key(&request.entry.id) {
             self.joiners.insert(request.entry.id, (request, now_ms));
         }
+        self.news = true;
         "waits for a free host rank".to_owned()
     }
 
@@ -148,9 +152,13 @@ impl<S: VoteStorage> Host<S> {
         self.know_hosts(&mut leading);
         self.visit_endpoint(&mut leading);
         self.renew_own_lease(&mut leading);
-        self.watch_hosts(&mut leading);
-        self.decide(&mut leading);
-        self.replace_voters(&leading);
+        let seen = leading.considered.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &self.below.merged));
+        if !seen || leading.news || self.now_ms >= leading.look_ms {
+            leading.news = false;
+            self.watch_hosts(&mut leading);
+            self.decide(&mut leading);
+            self.replace_voters(&leading);
+        }
         self.leading = Some(leading).filter(|leading| !leading.broken);
     }
 
@@ -189,6 +197,7 @@ impl<S: VoteStorage> Host<S> {
             pledge: 0,
             pledge_ms: self.now_ms,
             considered: None,
+            news: true,
             look_ms: self.now_ms,
         };
         self.out.push(Effect::Note(format!("leads in term {term:x}")));
@@ -327,6 +336,7 @@ impl<S: VoteStorage> Host<S> {
     /// Decides, if there is something to decide and nothing waits for a majority.
     fn decide(&mut self, leading: &mut Leading) {
         if leading.pending.is_some() || self.lease_end_ms.is_none_or(|end_ms| end_ms <= self.now_ms) {
+            leading.considered = None;
             return;
         }
         let change = self.change_of_hosts(leading);
@@ -380,6 +390,7 @@ impl<S: VoteStorage> Host<S> {
     pub(super) fn note_decided(&mut self, record: &Record) {
         let Some(mut leading) = self.leading.take() else { return };
         let ours = record.term == leading.term;
+        leading.news = true;
         if let Some(pending) = leading.pending.take_if(|pending| ours && pending.number == record.number) {
             leading.tracks.resize_with(self.membership.list.hosts.len(), || unreachable_track(self.now_ms));
             if let Some(orders) = pending.orders {

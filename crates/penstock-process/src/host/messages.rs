@@ -109,8 +109,8 @@ pub enum Body {
         number: u64,
         /// From when it was sent.
         lease_ms: u64,
-        /// The coordinator's time when this was sent.
-        coordinator_ms: u64,
+        /// The coordinator's time when this was sent; nothing where the sender does not know it.
+        coordinator_ms: Option<u64>,
         /// Orders that the child does not have.
         orders: Option<Arc<JobOrders>>,
     },

@@ -17,6 +17,8 @@ use crate::vote::storage::VoteStorage;
 const REMEMBERED: usize = 64;
 /// Between two summaries that carry news, so that many changes at once travel together.
 const NEWS_MS: u64 = 4;
+/// How often a host without a parent looks for one.
+const LOOK_MS: u64 = 100;
 /// Heartbeats without an answer after which a parent is given up.
 const PATIENCE: u64 = 3;
 /// How often a host that is not where it belongs tries to go there, in heartbeats.
@@ -78,11 +80,11 @@ impl<S: VoteStorage> Host<S> {
 
     pub(super) fn upward_due_ms(&self) -> Option<u64> {
         self.rank.filter(|_| self.leading.is_none())?;
-        let attached = self.upward.parent.is_some();
-        let pause_ms = if attached { self.heartbeat_ms() } else { self.heartbeat_ms().min(100) };
-        let news = attached && self.has_news();
-        Some(if news { self.upward.last_sent_ms + NEWS_MS } else { self.upward.last_sent_ms.max(self.now_ms) + pause_ms })
-            .map(|due_ms| due_ms.min(self.upward.last_sent_ms + pause_ms).max(self.now_ms + 1))
+        if self.upward.parent.is_none() {
+            return Some(self.now_ms + self.heartbeat_ms().min(LOOK_MS));
+        }
+        let pause_ms = if self.has_news() { NEWS_MS } else { self.heartbeat_ms() };
+        Some((self.upward.last_sent_ms + pause_ms).max(self.now_ms + 1))
     }
 
     /// Attaches where it belongs, or as near as it can, and sends heartbeats.
@@ -190,7 +192,7 @@ impl<S: VoteStorage> Host<S> {
         &mut self,
         from: HostId,
         header: Header,
-        (number, lease_ms, coordinator_ms): (u64, u64, u64),
+        (number, lease_ms, coordinator_ms): (u64, u64, Option<u64>),
         orders: Option<Arc<JobOrders>>,
     ) {
         if self.upward.parent != Some(from) || header.term < self.membership.term {
@@ -199,8 +201,10 @@ impl<S: VoteStorage> Host<S> {
         let Some((_, sent_ms)) = self.upward.sent.iter().find(|(sent, _)| *sent == number).copied() else { return };
         self.upward.granted_ms = self.now_ms;
         let unknown = !self.clock.is_set();
-        self.clock.note(sent_ms, self.now_ms, coordinator_ms);
-        if unknown {
+        if let Some(coordinator_ms) = coordinator_ms {
+            self.clock.note(sent_ms, self.now_ms, coordinator_ms);
+        }
+        if unknown && self.clock.is_set() {
             self.keep();
             self.summarise_own();
         }

@@ -4,9 +4,10 @@
 //! the fan-out, so a hundred thousand hosts need no rendezvous at the root, and everybody who has the same list and leader has the
 //! same tree. The leader swaps places with the first host, so a takeover moves the edges of two places and no others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -69,13 +70,35 @@ pub struct HostList {
     pub voters: Vec<HostId>,
     /// Which group of voters this is, from 1.
     pub configuration: u32,
+    /// Where each host stands.
+    #[serde(skip)]
+    pub places: Places,
 }
+
+/// Where each host stands in the list, computed when it is first asked for. Follows from the list, so it never makes two differ.
+#[derive(Debug, Default)]
+pub struct Places(OnceLock<HashMap<HostId, u32>>);
+
+impl Clone for Places {
+    fn clone(&self) -> Self {
+        // Whoever copies a list changes it.
+        Self::default()
+    }
+}
+
+impl PartialEq for Places {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Places {}
 
 impl HostList {
     /// The host rank of a host.
     pub fn rank_of(&self, host: HostId) -> Option<u32> {
-        let place = self.hosts.iter().position(|entry| entry.id == host)?;
-        u32::try_from(place).ok()
+        let places = self.places.0.get_or_init(|| self.hosts.iter().map(|entry| entry.id).zip(0..).collect());
+        places.get(&host).copied()
     }
 
     /// The host that has a rank.
@@ -85,7 +108,7 @@ impl HostList {
 
     /// The entry of a host.
     pub fn entry(&self, host: HostId) -> Option<&HostEntry> {
-        self.hosts.iter().find(|entry| entry.id == host)
+        self.host(self.rank_of(host)?)
     }
 
     /// Grows with every change of hosts or voters, so that two lists can be told apart by age.

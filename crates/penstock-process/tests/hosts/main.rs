@@ -200,7 +200,7 @@ fn whatever_happens_no_rank_runs_twice_and_in_the_end_all_run() {
 fn a_large_job_keeps_its_ranks_through_the_loss_of_its_leader() {
     let hosts = number("PENSTOCK_HOSTS").map_or(LARGE, |hosts| hosts as u32);
     let began = std::time::Instant::now();
-    let mut world = World::new(1, Plan { ranks: 1, job: job(1), ..plan(hosts) });
+    let mut world = World::founded(1, Plan { ranks: 1, job: job(1), ..plan(hosts) });
     world.quiet = true;
     let mut waited = 0;
     while world.running().0 < hosts as usize {

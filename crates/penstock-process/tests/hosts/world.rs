@@ -13,7 +13,7 @@ use penstock_process::host::messages::Message;
 use penstock_process::host::{Effect, Event, Given, Host, LinkId, Membership};
 use penstock_process::job::Job;
 use penstock_process::lease::grant;
-use penstock_process::tree::host_list::HostId;
+use penstock_process::tree::host_list::{HostEntry, HostId, HostList};
 use penstock_process::vote::error::Result as VoteResult;
 use penstock_process::vote::storage::{MemoryStorage, VoteStorage};
 
@@ -128,8 +128,34 @@ impl World {
         world
     }
 
+    /// A job whose hosts know each other from the start, as where an engine gives their list.
+    pub fn founded(seed: u64, plan: Plan) -> Self {
+        let (hosts, ranks) = (plan.hosts, plan.ranks);
+        let mut world = Self::new(seed, Plan { hosts: 0, ..plan });
+        world.plan.hosts = hosts;
+        for number in 0..hosts as usize {
+            world.place_host(number, Some(number as u32));
+        }
+        let entry = |node: &Node| HostEntry { slots: ranks, ..node.config.entry(29400) };
+        let mut list = HostList { version: 1, configuration: 1, ..HostList::default() };
+        list.hosts = world.nodes.iter().map(entry).collect();
+        list.voters = list.elect_voters(&Default::default(), &[]);
+        let list = Arc::new(list);
+        for index in 0..hosts as usize {
+            world.nodes[index].kept = Some(Membership { list: Arc::clone(&list), ..Membership::default() });
+            world.boot(index);
+        }
+        world
+    }
+
     /// Another host, started now.
     pub fn add_host(&mut self, number: usize, node_rank: Option<u32>) -> usize {
+        let index = self.place_host(number, node_rank);
+        self.boot(index);
+        index
+    }
+
+    fn place_host(&mut self, number: usize, node_rank: Option<u32>) -> usize {
         let bytes = (number as u32 + 1).to_be_bytes();
         let address = IpAddr::V4(Ipv4Addr::new(10, bytes[1], bytes[2], bytes[3]));
         let endpoint = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 29400);
@@ -173,13 +199,11 @@ impl World {
         self.nodes.push(node);
         self.island.push(0);
         self.by_address.insert(SocketAddr::new(address, 29400), index);
-        let at = self.now_ms + self.chance.between(0, 50);
-        self.boot(index, at);
         index
     }
 
     /// Starts the coordinator of a host, with what it kept.
-    fn boot(&mut self, index: usize, _at: u64) {
+    fn boot(&mut self, index: usize) {
         let local_ms = self.local_ms(index);
         let (job, node) = (self.plan.job.clone(), &mut self.nodes[index]);
         let disk = node.disk.clone();
@@ -404,7 +428,7 @@ impl World {
             self.break_wire(wire, 1);
         }
         self.by_link.retain(|(node, _), _| *node != index);
-        self.boot(index, self.now_ms);
+        self.boot(index);
     }
 
     /// A rank of a host fails by itself.
