@@ -10,7 +10,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::coordinator::decider::Decider;
-use crate::coordinator::messages::Orders;
+use crate::coordinator::messages::{Order, Orders};
+use crate::coordinator::verdict::Action;
 use crate::coordinator::view::{HostFacts, HostLoss, JobView};
 use crate::host::messages::{Body, Header, JobOrders, JoinRequest};
 use crate::host::voting::{HostChange, Record};
@@ -26,6 +27,8 @@ use crate::vote::storage::VoteStorage;
 
 /// Pledges whose moments are remembered.
 const REMEMBERED: usize = 64;
+/// Between two orders that differ in words alone.
+const WORDS_MS: u64 = 1000;
 /// Hosts that may wait for a place.
 const JOINERS_MAX: usize = 1024;
 /// Between two visits to the place where hosts meet.
@@ -76,6 +79,7 @@ pub struct Leading {
     records: u64,
     orders: u64,
     given: Option<Orders>,
+    given_ms: u64,
     /// When each voter's newest answer was asked for.
     pledged: BTreeMap<HostId, u64>,
     pledges: VecDeque<(u64, u64)>,
@@ -192,6 +196,7 @@ impl<S: VoteStorage> Host<S> {
             records: 0,
             orders: 0,
             given: None,
+            given_ms: 0,
             pledged: BTreeMap::new(),
             pledges: VecDeque::new(),
             pledge: 0,
@@ -378,6 +383,14 @@ impl<S: VoteStorage> Host<S> {
         if leading.given.as_ref().is_some_and(|given| bare(given) == bare(&orders)) {
             return;
         }
+        // Other words for the same deeds, as a count in a reason, are no hurry: all hosts would hear each of them.
+        let deeds = |orders: &Orders| orders.gangs.iter().map(deed).collect::<Vec<_>>();
+        let same = |given: &Orders| given.over == orders.over && deeds(given) == deeds(&orders);
+        if leading.given.as_ref().is_some_and(same) && self.now_ms < leading.given_ms + WORDS_MS {
+            leading.look_ms = leading.look_ms.min(leading.given_ms + WORDS_MS);
+            return;
+        }
+        leading.given_ms = self.now_ms;
         leading.given = Some(orders.clone());
         leading.orders += 1;
         let (term, number) = (leading.term, leading.orders);
@@ -480,6 +493,15 @@ impl<S: VoteStorage> Host<S> {
             }
         }
     }
+}
+
+/// What an order makes a host do.
+fn deed(order: &Order) -> (Option<u32>, Action, usize, bool) {
+    let action = match &order.action {
+        Action::Wait { .. } => Action::Wait { until_ms: None },
+        other => other.clone(),
+    };
+    (order.incarnation, action, order.failures.len(), order.incident)
 }
 
 fn unreachable_track(now_ms: u64) -> Track {
