@@ -134,6 +134,16 @@ def test_when_nobody_answers_any_more_the_story_goes_on_in_the_file(job: Job) ->
     assert [happening.what for happening in story.more()] == ["the job is over, stopped: asked"]
 
 
+def test_a_host_that_is_cut_off_says_that_it_hears_no_leader(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silence = {"ok": True, "rows": [], "answered": 0, "hosts": 3}
+    monkeypatch.setitem(ANSWERS, "hosts", silence)
+    monkeypatch.setitem(ANSWERS, "ps", silence)
+    view = _view(job, supervisors=False, gpus={})
+    assert view.hosts == "the leader is not heard here · 0 of 3 hosts answered"
+
+
 def test_an_answer_of_another_time_is_an_error_and_no_crash(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

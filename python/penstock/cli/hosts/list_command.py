@@ -40,6 +40,9 @@ def list_(job: str, *, json: Json = False) -> int:
         for host in hosts:
             print_json({**msgspec.to_builtins(host), "leader": host.name == table.leader})
         return 0
+    if not hosts:
+        say(f"{chosen.id}: {table.line()}")
+        return 0
     shown = [
         (
             _or_dash(host.rank),

@@ -79,9 +79,12 @@ class Rows(NamedTuple):
 def host_table(job: Job) -> HostTable:
     """Which hosts the job has. Raises ``JobSilent``."""
     rows = _ask_all(job, "hosts").rows
+    if not rows:
+        # The question went to a parent that has not answered in time: this host is cut off, or the leader is new.
+        return HostTable()
     try:
         return msgspec.convert(rows[0], HostTable)
-    except (IndexError, msgspec.ValidationError) as problem:
+    except msgspec.ValidationError as problem:
         raise JobSilent(job=job.id, reason=f"its hosts are not told in a known way ({problem})") from problem
 
 
