@@ -1,4 +1,4 @@
-"""``penstock run --hosts`` with a real sshd on hosts of namespaces: ranks everywhere, output back, and nothing left."""
+"""``penstock run --hosts`` with a real sshd on hosts of namespaces: ranks everywhere, output back, and nothing left (H6)."""
 
 import os
 import shutil
