@@ -7,14 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.process.jobs import wait_until
+
 PATIENCE_S = 60.0
-LOOK_S = 0.02
 #: Waits for what it starts and for orphans, as the first process of a machine does.
 _FIRST = "while :; do sleep 1000 & wait $!; done"
 
@@ -81,7 +81,9 @@ class NamespaceHost:
         path = f"{bin_folder}:{os.environ.get('PATH', '')}"
         return {**kept, "HOME": "/tmp/home", "TMPDIR": "/tmp", "PATH": path, **(more or {})}
 
-    def run(self, *words: str, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, variables: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command on it to its end."""
         return subprocess.run(
             [*self._enter(), *words],
@@ -176,10 +178,7 @@ class NamespaceHost:
     def await_(self, condition: "object", what: str, patience_s: float = PATIENCE_S) -> None:
         """Wait until something is so."""
         assert callable(condition)
-        until = time.monotonic() + patience_s
-        while not condition():
-            assert time.monotonic() < until, f"{self.name} waited {patience_s} s {what}"
-            time.sleep(LOOK_S)
+        wait_until(condition, f"{self.name} waits {what}", timeout_s=patience_s)
 
 
 @dataclass

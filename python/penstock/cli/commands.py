@@ -73,7 +73,9 @@ COMMANDS = (
         "penstock.cli.job.slots:app",
     ),
     Command(
-        "hosts", "Make the key that hosts share, so that they can join one job.", "penstock.cli.hosts:app"
+        "hosts",
+        "The hosts of a job, and the key that hosts share so that they can join one.",
+        "penstock.cli.hosts:app",
     ),
     Command(
         "data",

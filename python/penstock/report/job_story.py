@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from penstock.errors import JobSilent
 from penstock.events.redaction import Redaction
 from penstock.process.job.catalogue import FINAL, Job
-from penstock.process.job.control import ask
 
 #: A line of a journal is a few hundred bytes; what is longer is no journal.
 LINE_BYTES_MAX = 1 << 20
@@ -36,25 +35,26 @@ class Story:
     def __init__(self, job: Job) -> None:
         self._path = job.directory / "journal.jsonl"
         self._place = 0
-        #: Of a job of many hosts, whose agent knows more than this host's file.
+        #: Of a job of many hosts, whose voters know more than this host's file.
         self._job = job if job.host_file() is not None else None
-        self._asked = 0
+        #: The newest line of that journal that was told.
+        self._line = 0
         description = job.description()
         self._gangs = _names(description)
         self._redaction = Redaction()
 
     def more(self) -> Iterator[Happening]:
         """What is new. A line whose end is not written yet comes later; a torn one is left out."""
-        if self._job is not None and (answer := _journal_of_all(self._job, self._asked)) is not None:
-            for text in answer:
-                self._asked += 1
-                entry = _entry(text)
-                if entry is not None:
-                    yield self._happening(entry)
-            return
-        if self._asked:
-            # The agent has left; its file may be another one than the job's.
-            return
+        entries = None if self._job is None else _journal_of_all(self._job)
+        for entry in self._in_file() if entries is None else entries:
+            number = entry.get("line", 0)
+            if self._job is not None and number <= self._line and (number or self._line):
+                # Told before, by whoever was asked, or a fact of this host alone.
+                continue
+            self._line = max(self._line, number)
+            yield self._happening(entry)
+
+    def _in_file(self) -> Iterator[dict[str, Any]]:
         try:
             file = self._path.open("rb")
         except FileNotFoundError:
@@ -65,7 +65,7 @@ class Story:
                 self._place += len(line)
                 entry = _entry(line)
                 if entry is not None:
-                    yield self._happening(entry)
+                    yield entry
 
     def _happening(self, entry: dict[str, Any]) -> Happening:
         shown: Any = self._redaction.document(entry)
@@ -84,15 +84,16 @@ def _entry(line: bytes | str) -> dict[str, Any] | None:
     return entry if isinstance(entry, dict) else None
 
 
-def _journal_of_all(job: Job, begin: int) -> list[str] | None:
-    """Lines of the job's journal from one on, as the agent of this host knows them; none where it does not answer."""
-    if job.phase() in FINAL:
+def _journal_of_all(job: Job) -> list[dict[str, Any]] | None:
+    """The journal of the job, as its hosts know it; none where nobody answers, as after the end."""
+    if job.phase() in (*FINAL, "lost"):
         return None
+    from penstock.process.hosts.host_table import journal_lines
+
     try:
-        lines = ask(job, {"ask": "journal", "from": begin}).get("lines")
+        return journal_lines(job)
     except JobSilent:
         return None
-    return [str(line) for line in lines] if isinstance(lines, list) else None
 
 
 def _life(entry: dict[str, Any]) -> int | None:
@@ -134,8 +135,25 @@ def _ordered(entry: dict[str, Any]) -> str:
     return f"life {entry.get('incarnation')} is ordered: {entry.get('reason')}"
 
 
+def _prepared(entry: dict[str, Any]) -> str:
+    return (
+        f"life {entry.get('incarnation')} is prepared on all hosts; rank 0 listens at {entry.get('meeting')}"
+    )
+
+
+def _hosts(entry: dict[str, Any]) -> str:
+    """Who is on the list of hosts from now on."""
+    about = entry.get("about") or {}
+    placed = [f"{host.get('name')} has host rank {rank}" for rank, host in about.get("placed", [])]
+    lost = [f"the host of host rank {rank} is lost" for rank in about.get("lost", [])]
+    back = [f"the host of host rank {rank} is back" for rank in about.get("back", [])]
+    return ", ".join([*lost, *back, *placed]) or "the list of hosts is new"
+
+
 def _started(entry: dict[str, Any]) -> str:
     pids = entry.get("pids", [])
+    if not pids:
+        return "all workers run, on all hosts"
     named = ", ".join(map(str, pids[:8])) + (f" and {len(pids) - 8} more" if len(pids) > 8 else "")
     return f"{len(pids)} {'worker runs' if len(pids) == 1 else 'workers run'}: {named}"
 
@@ -236,7 +254,9 @@ def _facts(about: dict[str, Any], of: str = "") -> Iterator[str]:
 
 _SENTENCES = {
     "ordered": _ordered,
+    "prepared": _prepared,
     "started": _started,
+    "hosts": _hosts,
     "exited": _exited,
     "failed": _failed,
     "blamed": _blamed,

@@ -99,21 +99,26 @@ def _view(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse]) -> View:
         return View(job, [{key: value for key, value in row.items() if key != "host"} for row in own])
     if job.phase() in (*FINAL, "lost", "unreadable"):
         return View(job, own, is_many=True)
-    from penstock.process.hosts.host_table import host_table, rows_of_all
+    from penstock.process.hosts.host_table import host_table, worker_rows
 
     try:
-        line = host_table(job).line()
-        others = [row for row in rows_of_all(job) if row.get("host") != host.get("name")]
+        table, workers = host_table(job), worker_rows(job)
     except JobSilent as problem:
         return View(job, own, is_many=True, hosts=f"only this host is shown: {problem.reason}")
-    everyone = sorted([*own, *(_filled(row) for row in others)], key=lambda row: row["rank"] or 0)
+    others = [_of_another(job, row) for row in workers.rows if row["host"] != host.get("name")]
+    everyone = sorted([*own, *others], key=lambda row: -1 if row["rank"] is None else row["rank"])
+    line = " · ".join(part for part in (table.line(), workers.missing()) if part)
+    ranks = {place.name: place.rank for place in table.hosts or []}
+    everyone = [{**row, "host_rank": ranks.get(row["host"])} for row in everyone]
     return View(job, everyone, is_many=True, hosts=line)
 
 
-def _filled(row: Row) -> Row:
-    """A row of another host, which may say less."""
-    blank = {"role": None, "rank": None, "worker": "", "depth": 0, "state": "", "pid": "", "command": ""}
-    return {**blank, "cpu_s": None, "rss_bytes": None, "age_s": None, "incarnation": None, **row}
+def _of_another(job: Job, row: Row) -> Row:
+    """A worker of another host, of which less is known here."""
+    blank = {"cpu_s": None, "rss_bytes": None, "age_s": None, "phase": None, "command": ""}
+    state = "" if row["exit"] else ("runs" if row["running"] else "gone")
+    known = {"job": job.id, "worker": f"{row['role']}-{row['rank']}", "depth": 0, "state": state}
+    return {**known, **blank, **row}
 
 
 def _running() -> list[Job]:

@@ -59,10 +59,13 @@ class LineChannel:
 
 
 def _message(line: bytes) -> dict[str, Any]:
+    # A line may hold a secret, so errors do not show it.
     try:
         message = json.loads(line)
     except ValueError as problem:
-        raise BundleInvalid(reason="a line is no JSON") from problem
+        raise BundleInvalid(
+            reason=f"a line of JSON is expected, got {len(line)} bytes of something else"
+        ) from problem
     if not isinstance(message, dict):
-        raise BundleInvalid(reason="a line is no object")
+        raise BundleInvalid(reason=f"a JSON object is expected, got {type(message).__name__}")
     return message

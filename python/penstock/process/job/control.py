@@ -17,12 +17,16 @@ ANSWER_BYTES_MAX = 64 << 20
 #: A notice is heard after the step that a rank is in.
 SAVE_PATIENCE_S = 60.0
 LOOK_S = 0.02
+#: Where the agent of a job listens; it knows this host.
+AGENT_SOCKET = "agent.sock"
+#: Where the coordinator of a job of many hosts listens; it knows the job.
+HOST_SOCKET = "host.sock"
 
 
-def ask(job: Job, question: dict[str, Any]) -> dict[str, Any]:
-    """Ask the agent of a job, and return its answer."""
+def ask(job: Job, question: dict[str, Any], *, at: str = AGENT_SOCKET) -> dict[str, Any]:
+    """Ask the agent of a job, or whoever listens at another socket of it, and return the answer."""
     try:
-        answer = _exchange(job, msgspec.json.encode(question) + b"\n")
+        answer = _exchange(job, msgspec.json.encode(question) + b"\n", at)
     except OSError as problem:
         hint = f"`penstock stop --force {job.id}` ends it without its help; `penstock logs` still works"
         raise JobSilent(job=job.id, reason=problem.strerror or str(problem), hint=hint) from problem
@@ -107,13 +111,13 @@ def _listening(job: Job) -> dict[tuple[str, int], int]:
     }
 
 
-def _exchange(job: Job, line: bytes) -> bytes:
+def _exchange(job: Job, line: bytes, at: str) -> bytes:
     # Addresses of sockets are short; through the open directory the job may lie as deep as it likes.
     folder = os.open(job.directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as talk:
             talk.settimeout(PATIENCE_S)
-            talk.connect(f"/proc/self/fd/{folder}/agent.sock")
+            talk.connect(f"/proc/self/fd/{folder}/{at}")
             talk.sendall(line)
             talk.shutdown(socket.SHUT_WR)
             answer = bytearray()
