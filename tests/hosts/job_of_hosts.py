@@ -45,7 +45,6 @@ class JobOfHosts:
     ranks: int = 1
     options: Sequence[str] = ("--lease", "2s")
     launchers: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
-    asked: int = 0
 
     def host(self, index: int) -> NamespaceHost:
         """The namespaces of one host."""
@@ -95,9 +94,13 @@ class JobOfHosts:
         return found
 
     def parts(self, index: int, part: str) -> list[int]:
-        """The keeper, agent or coordinator of a host, or its launcher."""
-        words = {"launcher": "penstock.cli.main run", "keeper": "penstock-agent keep"}.get(part, part)
-        return self.host(index).pids(words)
+        """Who is the `launch`, `keeper`, `agent` or `coordinator` of a host."""
+        return self.host(index).pids(f"penstock-agent {part} ")
+
+    def part(self, index: int, part: str) -> int:
+        """The one."""
+        (pid,) = self.parts(index, part)
+        return pid
 
     def lives(self) -> list[int]:
         """The newest life of each rank that ever began."""

@@ -98,6 +98,12 @@ impl Leading {
         format!("leads {:x} pending {:?} joiners {joiners} look in {} {tracks:?}", self.term, self.pending, self.look_ms as i64 - now_ms as i64)
     }
 
+    /// Whether a host other than its own may not know of the end yet, or may still run ranks.
+    pub(super) fn expects_goodbyes(&self, own: Option<u32>) -> bool {
+        let others = (0..).zip(&self.tracks).filter(|(rank, _)| Some(*rank) != own);
+        others.into_iter().any(|(_, track)| !track.state.is_free())
+    }
+
     /// A host said goodbye.
     pub(super) fn note_goodbye(&mut self, host: HostId, why: String) {
         self.goodbyes.insert(host, why);

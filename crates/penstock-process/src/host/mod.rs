@@ -222,6 +222,7 @@ impl<S: VoteStorage> Host<S> {
         self.lead();
         self.climb();
         self.end_if_over();
+        self.give_up_alone();
         self.tell_agent();
         self.give_up_questions();
     }
