@@ -63,7 +63,9 @@ class JobOfHosts:
         meeting = f"{self.world[0].address}:{PORT}"
         hosts = ["--nnodes", str(nnodes), "--node-rank", str(node_rank), "--rdzv-endpoint", meeting]
         usual = ["--ranks", str(self.ranks), "--zygote", "never", "--restarts", "20", "--backoff", "0s"]
-        return [*PENSTOCK, "run", *hosts, *usual, *self.options, *program]
+        options = changed.get("options", self.options)
+        assert isinstance(options, Sequence)
+        return [*PENSTOCK, "run", *hosts, *usual, *options, *program]
 
     def variables(self) -> dict[str, str]:
         """What a login on any host has."""
@@ -121,6 +123,11 @@ class JobOfHosts:
 
         until(together, lambda: f"life {least}: {self.lives()}\n{self.account()}", patience_s)
         return self.lives()[0]
+
+    def name(self, index: int) -> str:
+        """What the job is called on a host."""
+        (found,) = Path(f"/proc/{self.host(index).inner}/root/tmp").glob("penstock-*/jobs/*")
+        return found.name
 
     def ask(self, index: int, question: str) -> list[dict[str, Any]]:
         """What the job says when it is asked on a host; nothing if nobody answers."""

@@ -98,7 +98,7 @@ impl<S: VoteStorage> Host<S> {
     }
 
     fn orders_for_agent(&self, number: u64) -> Orders {
-        let given = self.orders.as_ref().filter(|_| self.ending.alone().is_none());
+        let given = self.orders.as_ref().filter(|_| self.refusal().is_none());
         let (Some(rank), Some(given)) = (self.rank, given) else { return self.waiting(number) };
         let mut orders = given.orders.clone();
         orders.number = number;
@@ -147,10 +147,10 @@ impl<S: VoteStorage> Host<S> {
         Orders {
             number,
             phase: Phase::Waiting,
-            reason: self.ending.alone().cloned().unwrap_or_else(|| self.why_it_waits()),
+            reason: self.refusal().map_or_else(|| self.said(), |(_, why)| why),
             gangs: Vec::new(),
             look_at_ms: None,
-            over: self.refusal(),
+            over: self.refusal().map(|(over, _)| over),
             standing: self.rank.map(|rank| self.standing(rank)),
             lease_until_ms: self.lease_end_ms,
         }

@@ -1,6 +1,6 @@
 //! The end of a job of many hosts: it goes down the tree, hosts say goodbye from the leaves up, and the leader leaves last (H6).
 
-use crate::coordinator::messages::Over;
+use crate::coordinator::messages::{GangReport, Over};
 use crate::host::messages::Body;
 use crate::host::Host;
 use crate::job::state::Phase;
@@ -70,9 +70,18 @@ impl<S: VoteStorage> Host<S> {
         }
     }
 
-    /// A host that may never join ends, and so does one that nobody joins.
-    pub(super) fn refusal(&self) -> Option<Over> {
-        let refused = self.meeting.refused.as_ref().map(|_| Over { phase: Phase::Failed, code: 2 });
-        refused.or_else(|| self.ending.alone().map(|_| Over { phase: Phase::Failed, code: 1 }))
+    /// Why this host ends whatever the others do, and how: it may never join, nobody joins it, or people say so while nobody leads.
+    pub(super) fn refusal(&self) -> Option<(Over, String)> {
+        if let Some(why) = &self.meeting.refused {
+            return Some((Over { phase: Phase::Failed, code: 2 }, why.clone()));
+        }
+        if let Some(why) = self.ending.alone() {
+            return Some((Over { phase: Phase::Failed, code: 1 }, why.clone()));
+        }
+        let report = self.agent.report().filter(|_| self.is_out_of_lease())?;
+        let busy = |gang: &GangReport| gang.orphans > 0 || gang.workers.iter().any(|worker| worker.running);
+        let stop = report.stop.as_ref().filter(|_| !report.gangs.iter().any(busy))?;
+        let phase = if stop.failed { Phase::Failed } else { Phase::Stopped };
+        Some((Over { phase, code: stop.code }, format!("stopped by {}", stop.by)))
     }
 }

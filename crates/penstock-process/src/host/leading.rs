@@ -104,6 +104,11 @@ impl Leading {
         others.into_iter().any(|(_, track)| !track.state.is_free())
     }
 
+    /// Whether a voter has answered something that was asked since then.
+    pub(super) fn is_pledged(&self, voter: HostId, since_ms: u64) -> bool {
+        self.pledged.get(&voter).is_some_and(|asked_ms| *asked_ms >= since_ms)
+    }
+
     /// A host said goodbye.
     pub(super) fn note_goodbye(&mut self, host: HostId, why: String) {
         self.goodbyes.insert(host, why);
@@ -299,7 +304,8 @@ impl<S: VoteStorage> Host<S> {
             let fact = match goodbyes.get(&entry.id) {
                 Some(_) => Fact::Goodbye,
                 None if covered => Fact::Heard,
-                None if self.now_ms >= track.expires_ms => Fact::LeaseOver,
+                // Who has no lease to give may not know who else gives some.
+                None if self.now_ms >= track.expires_ms && self.now_ms < end_ms => Fact::LeaseOver,
                 None if self.now_ms >= track.lost_ms + unheard_ms => Fact::Silent,
                 None => {
                     leading.look_ms = leading.look_ms.min(track.lost_ms + unheard_ms);

@@ -54,6 +54,11 @@ impl Links {
         self.links.get(link).filter(|known| known.open && known.host.is_some()).map(|_| *link)
     }
 
+    /// Where a link was dialled.
+    pub(super) fn dialled(&self, link: LinkId) -> Option<SocketAddr> {
+        self.links.get(&link)?.dialled
+    }
+
     /// A link for a dial to a place, if it is time for one.
     pub(super) fn dial(&mut self, now_ms: u64, to: SocketAddr) -> Option<LinkId> {
         if let Some((since_ms, link)) = self.dials.get(&to) {
@@ -95,10 +100,5 @@ impl Links {
             None => drop(self.routes.remove(&host)),
         }
         (!self.routes.contains_key(&host)).then_some(host)
-    }
-
-    /// Every open link whose other end is known.
-    pub(super) fn hosts(&self) -> impl Iterator<Item = (HostId, LinkId)> + '_ {
-        self.routes.iter().map(|(host, link)| (*host, *link))
     }
 }

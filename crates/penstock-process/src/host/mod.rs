@@ -65,6 +65,8 @@ pub enum Event {
     Opened(LinkId),
     /// A link is closed, or could not be opened.
     Closed(LinkId),
+    /// A link that we dialled could not be opened, and why.
+    Unopened(LinkId, String),
     /// The other end said something.
     Heard(LinkId, Message),
     /// The agent of this host reports.
@@ -191,6 +193,10 @@ impl<S: VoteStorage> Host<S> {
                     self.lose_route(host);
                 }
             }
+            Event::Unopened(link, why) => {
+                self.note_unopened(link, &why);
+                self.links.close(link);
+            }
             Event::Heard(link, message) => self.hear(link, message),
             Event::Reported(report) => self.take_report(*report),
             Event::Asked(ask, question) => self.ask(ask, question),
@@ -223,6 +229,7 @@ impl<S: VoteStorage> Host<S> {
         self.climb();
         self.end_if_over();
         self.give_up_alone();
+        self.say_why();
         self.tell_agent();
         self.give_up_questions();
     }
@@ -232,6 +239,7 @@ impl<S: VoteStorage> Host<S> {
         if let Body::Hello { host, job, name } = &body {
             if *job != self.job.id {
                 self.out.push(Effect::Note(format!("{name} belongs to job {job}, and this is {}", self.job.id)));
+                self.note_other_job(link, job);
                 self.out.push(Effect::Close(link));
                 return;
             }
