@@ -44,6 +44,8 @@ class JobOfHosts:
     hosts: int
     ranks: int = 1
     options: Sequence[str] = ("--lease", "2s")
+    #: Where Python finds more modules.
+    path: Sequence[Path] = ()
     launchers: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def host(self, index: int) -> NamespaceHost:
@@ -70,7 +72,7 @@ class JobOfHosts:
     def variables(self) -> dict[str, str]:
         """What a login on any host has."""
         return {
-            "PYTHONPATH": str(Path(penstock.__file__).parents[1]),
+            "PYTHONPATH": ":".join(map(str, [Path(penstock.__file__).parents[1], *self.path])),
             "PENSTOCK_KEY_FILE": str(self.folder / "key"),
         }
 
