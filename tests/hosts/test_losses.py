@@ -2,12 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.hosts.job_of_hosts import job_of_hosts, until
 
 
-@pytest.mark.timeout(60)
 def test_every_first_host_lost_in_turn_and_started_again_the_run_ends_well(tmp_path: Path) -> None:
     with job_of_hosts(tmp_path, 4) as job:
         job.start()

@@ -40,9 +40,9 @@ def _pair_running(job: JobOfHosts) -> dict[int, list[int]]:
 
 REFUSED = {
     "another count": ({"nnodes": 3}, "--nnodes"),
-    "a rank that is taken": ({"node_rank": 0}, "host rank 0"),
+    "a rank that is taken": ({"node_rank": 0}, "host rank 0 is asked for by"),
     "another program": ({"program": ["-m", "this"]}, "program"),
-    "other words": ({"options": ["--lease", "3s"]}, "lease"),
+    "other words": ({"options": ["--lease", "3s"]}, "has a lease of 3000 ms"),
 }
 
 
@@ -52,7 +52,7 @@ def test_a_host_that_does_not_fit_is_refused_with_the_reason_before_the_start(tm
     with job_of_hosts(tmp_path, 2, world=3) as job:
         job.start(0)
         until(lambda: job.parts(0, "coordinator"), job.account)
-        job.start(2, **changed)
+        job.start(2, **{"node_rank": 1, **changed})
         assert job.codes(2) == [2], job.output(2)
         assert said in job.output(2), job.output(2)
         job.host(2).await_(lambda: not job.host(2).processes(), "to have nothing left")
@@ -68,7 +68,7 @@ def test_a_host_that_does_not_fit_is_refused_while_the_job_runs(tmp_path: Path, 
     changed, said = REFUSED[kind]
     with job_of_hosts(tmp_path, 2, world=3) as job:
         before = _pair_running(job)
-        job.start(2, **changed)
+        job.start(2, **{"node_rank": 1, **changed})
         assert job.codes(2) == [2], job.output(2)
         assert said in job.output(2), job.output(2)
         assert job.rank_pids() == before
@@ -80,9 +80,9 @@ def test_a_host_with_another_key_is_a_stranger(tmp_path: Path) -> None:
     with job_of_hosts(tmp_path, 2, world=3) as job:
         before = _pair_running(job)
         (tmp_path / "key").write_text("66" * 32 + "\n")
-        job.start(2)
+        job.start(2, node_rank=1)
         assert job.codes(2) == [2], job.output(2)
-        assert "key" in job.output(2), job.output(2)
+        assert "it holds the key of another job" in job.output(2), job.output(2)
         assert job.rank_pids() == before
         job.finish()
         assert job.codes() == [0, 0]

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import ROOT
 from tests.hosts.job_of_hosts import job_of_hosts, until
 from tests.hosts.train_on_hosts import STEPS
@@ -35,7 +33,6 @@ def test_a_script_for_torchrun_runs_on_two_hosts_with_one_word_changed(tmp_path:
         job.assert_nothing_left()
 
 
-@pytest.mark.timeout(120)
 def test_a_host_cut_off_in_mid_run_and_back_leaves_bit_equal_parameters(tmp_path: Path) -> None:
     """Goal: R1 over hosts. Method: two hosts train; once the second is cut off beyond its lease after a checkpoint."""
     make_stream(tmp_path / "stream")
