@@ -35,6 +35,7 @@ def test_a_script_for_torchrun_runs_on_two_hosts_with_one_word_changed(tmp_path:
 
 def test_a_host_cut_off_in_mid_run_and_back_leaves_bit_equal_parameters(tmp_path: Path) -> None:
     """Goal: R1 over hosts. Method: two hosts train; once the second is cut off beyond its lease after a checkpoint."""
+    (tmp_path / "stream").mkdir()
     make_stream(tmp_path / "stream")
     mark = tmp_path / "waits"
     for name, words in (("whole", []), ("cut", [str(mark)])):

@@ -416,6 +416,15 @@ impl World {
         }
     }
 
+    /// The ranks of a host end well.
+    pub fn succeed(&mut self, index: usize) {
+        let local_ms = self.local_ms(index);
+        if self.nodes[index].twin.succeed(local_ms) {
+            self.note_end(index);
+            self.push(self.now_ms, Item::Report(index));
+        }
+    }
+
     pub fn cut(&mut self, from: usize, to: usize) {
         self.cuts.insert((from, to), ());
     }
