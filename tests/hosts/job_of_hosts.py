@@ -26,7 +26,9 @@ PROGRAM = Path(__file__).with_name("rank_program.py")
 KEY = "5a" * 32
 
 
-def until(condition: Callable[[], object], what: Callable[[], object], patience_s: float = PATIENCE_S) -> float:
+def until(
+    condition: Callable[[], object], what: Callable[[], object], patience_s: float = PATIENCE_S
+) -> float:
     """Wait until something is so; how long it took."""
     begun = time.monotonic()
     while not condition():
@@ -80,7 +82,9 @@ class JobOfHosts:
         """Start it on some hosts, or on all."""
         for index in indices or range(self.hosts):
             self.launchers[index] = self.host(index).start(
-                self.words(index, **changed), output=self.folder / f"output-{index}", variables=self.variables()
+                self.words(index, **changed),
+                output=self.folder / f"output-{index}",
+                variables=self.variables(),
             )
 
     def penstock(self, index: int, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -196,7 +200,9 @@ class JobOfHosts:
         parts = []
         for index in range(min(self.hosts, len(self.world.hosts))):
             root = Path(f"/proc/{self.host(index).inner}/root/tmp")
-            logs = [log.read_text(errors="replace")[-3000:] for log in root.glob("penstock-*/jobs/*/agent.log")]
+            logs = [
+                log.read_text(errors="replace")[-3000:] for log in root.glob("penstock-*/jobs/*/agent.log")
+            ]
             running = "\n".join(f"{pid} {line[:150]}" for pid, line in self.host(index).processes().items())
             parts.append(f"--- host {index}\n{self.output(index)[-2000:]}\n{''.join(logs)}\n{running}")
         return "\n".join(parts)

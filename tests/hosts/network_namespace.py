@@ -83,7 +83,9 @@ class NamespaceHost:
         path = f"{bin_folder}:{os.environ.get('PATH', '')}"
         return {**kept, "HOME": "/tmp/home", "TMPDIR": "/tmp", "PATH": path, **(more or {})}
 
-    def run(self, *words: str, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, variables: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command on it to its end."""
         return subprocess.run(
             [*self._enter(), *words],

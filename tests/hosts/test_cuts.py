@@ -80,7 +80,9 @@ def test_a_host_that_hears_nothing_for_a_while_loses_nothing(tmp_path: Path) -> 
         assert job.codes() == [0, 0, 0]
 
 
-def test_two_of_three_voters_cut_off_freeze_the_third_and_after_their_return_all_go_on(tmp_path: Path) -> None:
+def test_two_of_three_voters_cut_off_freeze_the_third_and_after_their_return_all_go_on(
+    tmp_path: Path,
+) -> None:
     with job_of_hosts(tmp_path, 3, options=("--lease", "4s")) as job:
         job.start()
         job.await_life(0)

@@ -57,7 +57,9 @@ def test_a_job_that_ends_while_a_host_is_cut_off_leaves_nothing_once_the_host_is
         job.assert_nothing_left(2)
 
 
-def test_hosts_that_wait_for_one_that_never_comes_say_so_and_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
+def test_hosts_that_wait_for_one_that_never_comes_say_so_and_an_interrupt_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     with job_of_hosts(tmp_path, 3, world=2) as job:
         job.start(0, 1)
         for index in (0, 1):

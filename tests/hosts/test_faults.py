@@ -18,7 +18,9 @@ def test_a_rank_killed_on_one_host_restarts_all_hosts_together(tmp_path: Path) -
         os.kill(before[1][0], signal.SIGKILL)
         assert job.await_life(1) == 1
         after = job.rank_pids()
-        assert not {pid for pids in before.values() for pid in pids} & {pid for pids in after.values() for pid in pids}
+        assert not {pid for pids in before.values() for pid in pids} & {
+            pid for pids in after.values() for pid in pids
+        }
         assert all(lives.read_text().split() == ["0", "1"] for lives in tmp_path.glob("lives-*"))
         job.finish()
         assert job.codes() == [0, 0, 0]

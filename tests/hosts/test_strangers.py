@@ -47,7 +47,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_a_host_that_does_not_fit_is_refused_with_the_reason_before_the_start(tmp_path: Path, kind: str) -> None:
+def test_a_host_that_does_not_fit_is_refused_with_the_reason_before_the_start(
+    tmp_path: Path, kind: str
+) -> None:
     changed, said = REFUSED[kind]
     with job_of_hosts(tmp_path, 2, world=3) as job:
         job.start(0)

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from penstock.run.journal import step_records as records
 from tests.conftest import ROOT
 from tests.hosts.job_of_hosts import job_of_hosts, until
 from tests.hosts.train_on_hosts import STEPS
 from tests.run.comparing import first_difference
-from penstock.run.journal import step_records as records
 from tests.torch.stream import make_stream
 
 #: A script as torchrun's users have it.
@@ -41,7 +41,15 @@ def test_a_host_cut_off_in_mid_run_and_back_leaves_bit_equal_parameters(tmp_path
     for name, words in (("whole", []), ("cut", [str(mark)])):
         with job_of_hosts(tmp_path, 2) as job:
             job.path = (ROOT,)
-            job.start(program=["-m", "tests.hosts.train_on_hosts", str(tmp_path / "stream"), str(tmp_path / name), *words])
+            job.start(
+                program=[
+                    "-m",
+                    "tests.hosts.train_on_hosts",
+                    str(tmp_path / "stream"),
+                    str(tmp_path / name),
+                    *words,
+                ]
+            )
             if words:
                 until(mark.exists, job.account)
                 job.host(1).cut()

@@ -24,6 +24,8 @@ struct Link {
     /// Where it was dialled.
     dialled: Option<SocketAddr>,
     open: bool,
+    /// Since when we speak and hear nothing.
+    unanswered_ms: Option<u64>,
 }
 
 /// All links of a host.
@@ -85,6 +87,26 @@ impl Links {
         let Some(known) = self.links.get_mut(&link).filter(|known| known.open) else { return };
         known.host = Some(host);
         self.routes.insert(host, link);
+    }
+
+    /// Something was said over a link.
+    pub(super) fn note_said(&mut self, link: LinkId, now_ms: u64) {
+        if let Some(known) = self.links.get_mut(&link) {
+            known.unanswered_ms.get_or_insert(now_ms);
+        }
+    }
+
+    /// The other end said something.
+    pub(super) fn note_heard(&mut self, link: LinkId) {
+        if let Some(known) = self.links.get_mut(&link) {
+            known.unanswered_ms = None;
+        }
+    }
+
+    /// Links over which nothing has come for so long although we spoke: another may get through where they do not.
+    pub(super) fn silent(&self, now_ms: u64, limit_ms: u64) -> Vec<LinkId> {
+        let silent = |link: &Link| link.host.is_some() && link.unanswered_ms.is_some_and(|at_ms| now_ms > at_ms + limit_ms);
+        self.links.iter().filter(|(_, link)| silent(link)).map(|(id, _)| *id).collect()
     }
 
     /// A link is closed; who can no longer be reached.

@@ -44,6 +44,10 @@ use crate::lease::grant;
 use crate::tree::host_list::{HostEntry, HostId, HostList};
 use crate::vote::storage::VoteStorage;
 
+/// A link over which nothing comes back for so many heartbeats is dead, whatever its socket says, and never sooner than this.
+const SILENT_BEATS: u64 = 6;
+const SILENT_MS: u64 = 1000;
+
 /// What a host keeps over the death of its coordinator.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Membership {
@@ -222,6 +226,7 @@ impl<S: VoteStorage> Host<S> {
 
     /// Everything that is done after every event, in the order in which one part needs the other.
     fn settle(&mut self) {
+        self.give_up_links();
         self.meet();
         self.vote();
         self.keep_below();
@@ -236,6 +241,7 @@ impl<S: VoteStorage> Host<S> {
 
     fn hear(&mut self, link: LinkId, message: Message) {
         let Message { header, body } = message;
+        self.links.note_heard(link);
         if let Body::Hello { host, job, name } = &body {
             if *job != self.job.id {
                 self.out.push(Effect::Note(format!("{name} belongs to job {job}, and this is {}", self.job.id)));
@@ -311,6 +317,7 @@ impl<S: VoteStorage> Host<S> {
     /// Says something to a host, if there is a link to it.
     fn say(&mut self, to: HostId, body: Body) -> bool {
         let Some(link) = self.links.to(to) else { return false };
+        self.links.note_said(link, self.now_ms);
         self.out.push(Effect::Send(link, Message { header: self.header(), body }));
         true
     }
@@ -336,6 +343,17 @@ impl<S: VoteStorage> Host<S> {
     fn dial(&mut self, address: std::net::SocketAddr) {
         if let Some(link) = self.links.dial(self.now_ms, address) {
             self.out.push(Effect::Dial(link, address));
+        }
+    }
+
+    /// Ends links that are dead and do not know it, so that their hosts are dialled anew.
+    fn give_up_links(&mut self) {
+        let limit_ms = (SILENT_BEATS * self.heartbeat_ms()).max(SILENT_MS);
+        for link in self.links.silent(self.now_ms, limit_ms) {
+            self.out.push(Effect::Close(link));
+            if let Some(host) = self.links.close(link) {
+                self.lose_route(host);
+            }
         }
     }
 

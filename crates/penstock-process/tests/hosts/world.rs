@@ -294,7 +294,7 @@ impl World {
             Effect::Dial(link, to) => self.dial(index, link, to),
             Effect::Send(link, message) => self.send(index, link, message),
             Effect::Close(link) => {
-                if let Some((wire, _)) = self.by_link.get(&(index, link.0)).copied() {
+                if let Some((wire, _)) = self.by_link.remove(&(index, link.0)) {
                     self.break_wire(wire, 0);
                 }
             }
