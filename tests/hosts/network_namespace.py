@@ -3,6 +3,7 @@
 A cut is what a pulled cable is: the link goes down and nobody is told. One way only is a rule that drops what comes in.
 """
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from tests.process.jobs import wait_until
 
 PATIENCE_S = 60.0
+_WORLDS = itertools.count()
 #: Waits for what it starts and for orphans, as the first process of a machine does.
 _FIRST = "while :; do sleep 1000 & wait $!; done"
 
@@ -173,6 +175,7 @@ class NamespaceHost:
         for process in self.started:
             process.kill()
             process.wait(timeout=PATIENCE_S)
+        subprocess.run(["ip", "link", "delete", self._veth], check=False, capture_output=True)
         subprocess.run(["ip", "netns", "delete", self.name], check=False, capture_output=True)
 
     def await_(self, condition: "object", what: str, patience_s: float = PATIENCE_S) -> None:
@@ -190,11 +193,20 @@ class HostWorld:
     hosts: list[NamespaceHost] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.tag = f"{os.getpid() % 46656:x}"
+        # Names of links have at most 15 letters, and worlds of several test processes stand side by side.
+        self.tag = f"{os.getpid() % 0x10000:x}{next(_WORLDS) % 0x1000:x}"
         self.bridge = f"pb{self.tag}"
 
     def __enter__(self) -> "HostWorld":
         assert shutil.which("ip"), "hosts of tests need iproute2"
+        try:
+            self._boot()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _boot(self) -> None:
         number = os.getpid() % 200 + 20
         _run("ip", "link", "add", self.bridge, "type", "bridge")
         _run("ip", "link", "set", self.bridge, "up")
@@ -203,7 +215,6 @@ class HostWorld:
             host = NamespaceHost(name, f"10.{number}.0.{index + 1}", self.shared, self.bridge)
             self.hosts.append(host)
             host.boot()
-        return self
 
     def __exit__(self, *_: object) -> None:
         for host in self.hosts:

@@ -209,6 +209,10 @@ impl Agent {
 
     /// Does what the coordinator says.
     fn follow(&mut self, orders: &Orders) -> Result<()> {
+        let is_waiting = orders.gangs.is_empty() && orders.over.is_none() && !orders.reason.is_empty();
+        if is_waiting && self.view.state.reason != orders.reason {
+            self.say(&orders.reason);
+        }
         self.view.state.phase = orders.phase;
         self.view.state.reason.clone_from(&orders.reason);
         self.coordinator.look_at_ms = orders.look_at_ms;

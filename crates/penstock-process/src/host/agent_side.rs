@@ -98,7 +98,8 @@ impl<S: VoteStorage> Host<S> {
     }
 
     fn orders_for_agent(&self, number: u64) -> Orders {
-        let (Some(rank), Some(given)) = (self.rank, &self.orders) else { return self.waiting(number) };
+        let given = self.orders.as_ref().filter(|_| self.refusal().is_none());
+        let (Some(rank), Some(given)) = (self.rank, given) else { return self.waiting(number) };
         let mut orders = given.orders.clone();
         orders.number = number;
         orders.look_at_ms = None;
@@ -131,21 +132,25 @@ impl<S: VoteStorage> Host<S> {
         order.failures.iter_mut().for_each(|failure| failure.at_ms = self.clock.local_ms(failure.at_ms));
     }
 
-    /// What an agent is told before there is a leader, or while its host has no place.
-    fn waiting(&self, number: u64) -> Orders {
-        let reason = match (&self.meeting.refused, &self.meeting.why) {
+    /// What this host waits for, before there is a leader or while it has no place.
+    pub(super) fn why_it_waits(&self) -> String {
+        match (&self.meeting.refused, &self.meeting.why) {
             (Some(why), _) => why.clone(),
             (None, Some(why)) if self.rank.is_none() => why.clone(),
             (None, _) if self.rank.is_none() => format!("waits for the host at {}", self.config.endpoint),
             _ => "waits for a leader".to_owned(),
-        };
+        }
+    }
+
+    /// What an agent is told before there is a leader, or while its host has no place.
+    fn waiting(&self, number: u64) -> Orders {
         Orders {
             number,
             phase: Phase::Waiting,
-            reason,
+            reason: self.refusal().map_or_else(|| self.said(), |(_, why)| why),
             gangs: Vec::new(),
             look_at_ms: None,
-            over: self.refusal(),
+            over: self.refusal().map(|(over, _)| over),
             standing: self.rank.map(|rank| self.standing(rank)),
             lease_until_ms: self.lease_end_ms,
         }

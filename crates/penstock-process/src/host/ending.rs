@@ -1,12 +1,12 @@
 //! The end of a job of many hosts: it goes down the tree, hosts say goodbye from the leaves up, and the leader leaves last (H6).
 
-use crate::coordinator::messages::Over;
+use crate::coordinator::messages::{GangReport, Over};
 use crate::host::messages::Body;
 use crate::host::Host;
 use crate::job::state::Phase;
 use crate::vote::storage::VoteStorage;
 
-/// How long a host waits for the goodbye of those below it.
+/// How long a host waits for the goodbye of those below it. The leader waits for every host whose lease may have a rest.
 const GOODBYE_MS: u64 = 3000;
 
 /// What a host remembers of the end.
@@ -14,6 +14,10 @@ const GOODBYE_MS: u64 = 3000;
 pub(super) struct Ending {
     since_ms: Option<u64>,
     told: bool,
+    /// Since when nobody lets ranks run here.
+    alone_ms: Option<u64>,
+    /// Why it waits no longer.
+    alone: Option<String>,
 }
 
 impl Ending {
@@ -25,6 +29,11 @@ impl Ending {
     pub(super) fn due_ms(&self) -> Option<u64> {
         self.since_ms.filter(|_| !self.told).map(|since_ms| since_ms + GOODBYE_MS)
     }
+
+    /// Why this host waits no longer for the others.
+    pub(super) fn alone(&self) -> Option<&String> {
+        self.alone.as_ref()
+    }
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -34,7 +43,11 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         let since_ms = *self.ending.since_ms.get_or_insert(self.now_ms);
-        if !self.below.heard().is_empty() && self.now_ms < since_ms + GOODBYE_MS {
+        let (waits, limit_ms) = match &self.leading {
+            Some(leading) => (leading.expects_goodbyes(self.rank), GOODBYE_MS.max(self.config.lease_ms)),
+            None => (!self.below.heard().is_empty(), GOODBYE_MS),
+        };
+        if waits && self.now_ms < since_ms + limit_ms {
             return;
         }
         self.ending.told = true;
@@ -43,8 +56,32 @@ impl<S: VoteStorage> Host<S> {
         }
     }
 
-    /// A host that may never join ends.
-    pub(super) fn refusal(&self) -> Option<Over> {
-        self.meeting.refused.as_ref().map(|_| Over { phase: Phase::Failed, code: 2 })
+    /// A host that has waited for the others for too long ends by itself.
+    pub(super) fn give_up_alone(&mut self) {
+        let wait_ms = self.config.host_wait_ms;
+        if wait_ms == 0 || !self.is_out_of_lease() {
+            self.ending.alone_ms = None;
+            return;
+        }
+        let since_ms = *self.ending.alone_ms.get_or_insert(self.now_ms);
+        if self.ending.alone.is_none() && self.now_ms >= since_ms.saturating_add(wait_ms) {
+            let waited = self.why_it_waits();
+            self.ending.alone = Some(format!("{waited}; gave up after {} s (--host-wait)", wait_ms / 1000));
+        }
+    }
+
+    /// Why this host ends whatever the others do, and how: it may never join, nobody joins it, or people say so while nobody leads.
+    pub(super) fn refusal(&self) -> Option<(Over, String)> {
+        if let Some(why) = &self.meeting.refused {
+            return Some((Over { phase: Phase::Failed, code: 2 }, why.clone()));
+        }
+        if let Some(why) = self.ending.alone() {
+            return Some((Over { phase: Phase::Failed, code: 1 }, why.clone()));
+        }
+        let report = self.agent.report().filter(|_| self.is_out_of_lease())?;
+        let busy = |gang: &GangReport| gang.orphans > 0 || gang.workers.iter().any(|worker| worker.running);
+        let stop = report.stop.as_ref().filter(|_| !report.gangs.iter().any(busy))?;
+        let phase = if stop.failed { Phase::Failed } else { Phase::Stopped };
+        Some((Over { phase, code: stop.code }, format!("stopped by {}", stop.by)))
     }
 }

@@ -104,6 +104,17 @@ impl Leading {
         format!("leads {:x} pending {:?} joiners {joiners} look in {} {tracks:?}", self.term, self.pending, self.look_ms as i64 - now_ms as i64)
     }
 
+    /// Whether a host other than its own may not know of the end yet, or may still run ranks.
+    pub(super) fn expects_goodbyes(&self, own: Option<u32>) -> bool {
+        let others = (0..).zip(&self.tracks).filter(|(rank, _)| Some(*rank) != own);
+        others.into_iter().any(|(_, track)| !track.state.is_free())
+    }
+
+    /// Whether a voter has answered something that was asked since then.
+    pub(super) fn is_pledged(&self, voter: HostId, since_ms: u64) -> bool {
+        self.pledged.get(&voter).is_some_and(|asked_ms| *asked_ms >= since_ms)
+    }
+
     /// A host said goodbye.
     pub(super) fn note_goodbye(&mut self, host: HostId, why: String) {
         self.goodbyes.insert(host, why);
@@ -307,7 +318,8 @@ impl<S: VoteStorage> Host<S> {
             let fact = match goodbyes.get(&entry.id) {
                 Some(_) => Fact::Goodbye,
                 None if covered => Fact::Heard,
-                None if self.now_ms >= track.expires_ms => Fact::LeaseOver,
+                // Who has no lease to give may not know who else gives some.
+                None if self.now_ms >= track.expires_ms && self.now_ms < end_ms => Fact::LeaseOver,
                 None if self.now_ms >= track.lost_ms + unheard_ms => Fact::Silent,
                 None => {
                     leading.look_ms = leading.look_ms.min(track.lost_ms + unheard_ms);

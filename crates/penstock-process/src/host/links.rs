@@ -24,6 +24,8 @@ struct Link {
     /// Where it was dialled.
     dialled: Option<SocketAddr>,
     open: bool,
+    /// Since when we speak and hear nothing.
+    unanswered_ms: Option<u64>,
 }
 
 /// All links of a host.
@@ -54,6 +56,11 @@ impl Links {
         self.links.get(link).filter(|known| known.open && known.host.is_some()).map(|_| *link)
     }
 
+    /// Where a link was dialled.
+    pub(super) fn dialled(&self, link: LinkId) -> Option<SocketAddr> {
+        self.links.get(&link)?.dialled
+    }
+
     /// A link for a dial to a place, if it is time for one.
     pub(super) fn dial(&mut self, now_ms: u64, to: SocketAddr) -> Option<LinkId> {
         if let Some((since_ms, link)) = self.dials.get(&to) {
@@ -82,6 +89,26 @@ impl Links {
         self.routes.insert(host, link);
     }
 
+    /// Something was said over a link.
+    pub(super) fn note_said(&mut self, link: LinkId, now_ms: u64) {
+        if let Some(known) = self.links.get_mut(&link) {
+            known.unanswered_ms.get_or_insert(now_ms);
+        }
+    }
+
+    /// The other end said something.
+    pub(super) fn note_heard(&mut self, link: LinkId) {
+        if let Some(known) = self.links.get_mut(&link) {
+            known.unanswered_ms = None;
+        }
+    }
+
+    /// Links over which nothing has come for so long although we spoke: another may get through where they do not.
+    pub(super) fn silent(&self, now_ms: u64, limit_ms: u64) -> Vec<LinkId> {
+        let silent = |link: &Link| link.host.is_some() && link.unanswered_ms.is_some_and(|at_ms| now_ms > at_ms + limit_ms);
+        self.links.iter().filter(|(_, link)| silent(link)).map(|(id, _)| *id).collect()
+    }
+
     /// A link is closed; who can no longer be reached.
     pub(super) fn close(&mut self, link: LinkId) -> Option<HostId> {
         let host = self.links.remove(&link)?.host?;
@@ -95,10 +122,5 @@ impl Links {
             None => drop(self.routes.remove(&host)),
         }
         (!self.routes.contains_key(&host)).then_some(host)
-    }
-
-    /// Every open link whose other end is known.
-    pub(super) fn hosts(&self) -> impl Iterator<Item = (HostId, LinkId)> + '_ {
-        self.routes.iter().map(|(host, link)| (*host, *link))
     }
 }

@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::host::messages::{Body, JoinRequest};
-use crate::host::{Effect, Host};
+use crate::host::{Effect, Host, LinkId};
+use crate::network::OTHER_KEY;
 use crate::tree::host_list::{HostEntry, HostId, HostList};
 use crate::vote::storage::VoteStorage;
 
@@ -17,6 +18,10 @@ use crate::vote::storage::VoteStorage;
 const ASK_MS: u64 = 1000;
 /// How long a host that was named instead of the endpoint is tried.
 const ELSEWHERE_MS: u64 = 3000;
+/// Until people are told what a host waits for, and between two such sentences.
+const SAY_MS: u64 = 1000;
+/// How long another job may be at the endpoint: one before this may be about to leave it.
+const TROUBLE_MS: u64 = 3000;
 /// Names of missing hosts that are listed.
 const NAMED_MAX: usize = 8;
 
@@ -31,6 +36,10 @@ pub(super) struct Meeting {
     instead: Option<(SocketAddr, u64)>,
     /// Why it has no place yet.
     pub(super) why: Option<String>,
+    /// What people are told about that, and when it changed.
+    said: Option<(String, u64)>,
+    /// Why the endpoint cannot be reached, and since when.
+    unreached: Option<(String, u64)>,
     /// Why it will never have one.
     pub(super) refused: Option<String>,
 }
@@ -64,6 +73,48 @@ impl<S: VoteStorage> Host<S> {
             Some(host) => self.ask_for_a_place(host),
             None => self.dial(to),
         }
+    }
+
+    /// A dial failed. Without a place, people want to know why.
+    pub(super) fn note_unopened(&mut self, link: LinkId, why: &str) {
+        let hint = "`penstock key` makes one, to be copied to all hosts";
+        self.note_trouble(link, why, (why == OTHER_KEY).then_some(hint));
+    }
+
+    /// Whoever is at the end of a link belongs to another job.
+    pub(super) fn note_other_job(&mut self, link: LinkId, job: &str) {
+        let hint = "program, --nnodes and --rdzv-id must be the same on all hosts";
+        self.note_trouble(link, &format!("it runs job {job}, and this host is of job {}", self.job.id), Some(hint));
+    }
+
+    /// Nobody at the endpoint lets us in; what lasts, and can be mended by people only, ends this host.
+    fn note_trouble(&mut self, link: LinkId, why: &str, hint: Option<&str>) {
+        let endpoint = self.config.endpoint;
+        if self.rank.is_some() || self.links.dialled(link) != Some(endpoint) {
+            return;
+        }
+        let same = self.meeting.unreached.take().filter(|(known, _)| *known == why);
+        let since_ms = same.map_or(self.now_ms, |(_, since_ms)| since_ms);
+        if let Some(hint) = hint.filter(|_| self.now_ms >= since_ms + TROUBLE_MS) {
+            self.meeting.refused = Some(format!("no place at {endpoint}: {why} ({hint})"));
+        }
+        self.meeting.why = Some(format!("waits for the host at {endpoint}: {why}"));
+        self.meeting.unreached = Some((why.to_owned(), since_ms));
+    }
+
+    /// What people are told of the wait; nothing at first, because most hosts do not wait, and not each of many changes.
+    pub(super) fn say_why(&mut self) {
+        let (words, now_ms) = (self.why_it_waits(), self.now_ms);
+        match &mut self.meeting.said {
+            None => self.meeting.said = Some((String::new(), now_ms)),
+            Some((said, at_ms)) if *said != words && now_ms >= *at_ms + SAY_MS => (*said, *at_ms) = (words, now_ms),
+            Some(_) => {}
+        }
+    }
+
+    /// The sentence.
+    pub(super) fn said(&self) -> String {
+        self.meeting.said.as_ref().map(|(said, _)| said.clone()).unwrap_or_default()
     }
 
     fn ask_for_a_place(&mut self, host: HostId) {

@@ -44,6 +44,10 @@ use crate::lease::grant;
 use crate::tree::host_list::{HostEntry, HostId, HostList};
 use crate::vote::storage::VoteStorage;
 
+/// A link over which nothing comes back for so many heartbeats is dead, whatever its socket says, and never sooner than this.
+const SILENT_BEATS: u64 = 6;
+const SILENT_MS: u64 = 1000;
+
 /// What a host keeps over the death of its coordinator.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Membership {
@@ -65,6 +69,8 @@ pub enum Event {
     Opened(LinkId),
     /// A link is closed, or could not be opened.
     Closed(LinkId),
+    /// A link that we dialled could not be opened, and why.
+    Unopened(LinkId, String),
     /// The other end said something.
     Heard(LinkId, Message),
     /// The agent of this host reports.
@@ -191,6 +197,10 @@ impl<S: VoteStorage> Host<S> {
                     self.lose_route(host);
                 }
             }
+            Event::Unopened(link, why) => {
+                self.note_unopened(link, &why);
+                self.links.close(link);
+            }
             Event::Heard(link, message) => self.hear(link, message),
             Event::Reported(report) => self.take_report(*report),
             Event::Asked(ask, question) => self.ask(ask, question),
@@ -216,21 +226,26 @@ impl<S: VoteStorage> Host<S> {
 
     /// Everything that is done after every event, in the order in which one part needs the other.
     fn settle(&mut self) {
+        self.give_up_links();
         self.meet();
         self.vote();
         self.keep_below();
         self.lead();
         self.climb();
         self.end_if_over();
+        self.give_up_alone();
+        self.say_why();
         self.tell_agent();
         self.give_up_questions();
     }
 
     fn hear(&mut self, link: LinkId, message: Message) {
         let Message { header, body } = message;
+        self.links.note_heard(link);
         if let Body::Hello { host, job, name } = &body {
             if *job != self.job.id {
                 self.out.push(Effect::Note(format!("{name} belongs to job {job}, and this is {}", self.job.id)));
+                self.note_other_job(link, job);
                 self.out.push(Effect::Close(link));
                 return;
             }
@@ -302,6 +317,7 @@ impl<S: VoteStorage> Host<S> {
     /// Says something to a host, if there is a link to it.
     fn say(&mut self, to: HostId, body: Body) -> bool {
         let Some(link) = self.links.to(to) else { return false };
+        self.links.note_said(link, self.now_ms);
         self.out.push(Effect::Send(link, Message { header: self.header(), body }));
         true
     }
@@ -327,6 +343,17 @@ impl<S: VoteStorage> Host<S> {
     fn dial(&mut self, address: std::net::SocketAddr) {
         if let Some(link) = self.links.dial(self.now_ms, address) {
             self.out.push(Effect::Dial(link, address));
+        }
+    }
+
+    /// Ends links that are dead and do not know it, so that their hosts are dialled anew.
+    fn give_up_links(&mut self) {
+        let limit_ms = (SILENT_BEATS * self.heartbeat_ms()).max(SILENT_MS);
+        for link in self.links.silent(self.now_ms, limit_ms) {
+            self.out.push(Effect::Close(link));
+            if let Some(host) = self.links.close(link) {
+                self.lose_route(host);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Everything that takes part in decisions is in [`Host`]; here are sockets, files and the clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,6 +27,9 @@ use crate::system::{self, interest, now_ms};
 use crate::vote::file_storage::FileStorage;
 
 const MEMBERSHIP: &str = "membership.json";
+/// How long an end waits for its last words to go out.
+const LEAVE_MS: u64 = 500;
+const LEAVE_LOOK_MS: u64 = 20;
 const REPORT_BYTES_MAX: usize = 64 << 20;
 
 /// What is kept over the death of this process.
@@ -50,6 +53,7 @@ struct Driver {
     /// Our links and the network's.
     to_network: BTreeMap<LinkId, network::LinkId>,
     to_host: BTreeMap<network::LinkId, LinkId>,
+    opened: BTreeSet<LinkId>,
     incoming: u64,
     agent_gone: bool,
 }
@@ -84,10 +88,12 @@ pub fn run(directory: &JobDirectory, config: HostConfig, agent: OwnedFd) -> Resu
         written,
         to_network: BTreeMap::new(),
         to_host: BTreeMap::new(),
+        opened: BTreeSet::new(),
         incoming: 0,
         agent_gone: false,
     };
     driver.serve();
+    driver.leave();
     Ok(0)
 }
 
@@ -118,6 +124,17 @@ impl Driver {
         }
     }
 
+    /// Lets what was said last go out, a goodbye for example.
+    fn leave(&mut self) {
+        let until_ms = now_ms() + LEAVE_MS;
+        self.to_host.keys().copied().collect::<Vec<_>>().into_iter().for_each(|link| self.network.close(link));
+        while self.network.statistics().open > 0 && now_ms() < until_ms {
+            self.network.turn(now_ms());
+            let mut interests = [interest(self.network.number(), libc::POLLIN)];
+            system::poll(&mut interests, Some(Duration::from_millis(LEAVE_LOOK_MS)));
+        }
+    }
+
     fn give(&mut self, event: Event) {
         let mut effects = self.host.handle(now_ms(), event);
         // A link that could not be dialled is closed at once, and that may have effects too; each dial has its pause.
@@ -144,6 +161,7 @@ impl Driver {
             Effect::Close(link) => {
                 let known = self.to_network.remove(&link)?;
                 self.to_host.remove(&known);
+                self.opened.remove(&link);
                 self.network.close(known);
                 return Some(link);
             }
@@ -168,8 +186,9 @@ impl Driver {
                     self.to_host.insert(link, LinkId(self.incoming));
                     self.to_network.insert(LinkId(self.incoming), link);
                 }
-                if let Some(link) = self.to_host.get(&link) {
-                    self.give(Event::Opened(*link));
+                if let Some(link) = self.to_host.get(&link).copied() {
+                    self.opened.insert(link);
+                    self.give(Event::Opened(link));
                 }
             }
             NetworkEvent::Frame { link, body } => {
@@ -182,10 +201,11 @@ impl Driver {
                     }
                 }
             }
-            NetworkEvent::Closed { link, .. } => {
+            NetworkEvent::Closed { link, why } => {
                 if let Some(known) = self.to_host.remove(&link) {
                     self.to_network.remove(&known);
-                    self.give(Event::Closed(known));
+                    let opened = self.opened.remove(&known);
+                    self.give(if opened { Event::Closed(known) } else { Event::Unopened(known, why) });
                 }
             }
         }

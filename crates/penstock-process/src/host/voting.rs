@@ -7,6 +7,7 @@ use crate::coordinator::history::{Entry, JobHistory};
 use crate::error::Result;
 use crate::host::messages::{Body, Header};
 use crate::host::{Effect, Host};
+use crate::lease::grant;
 use crate::tree::host_list::{HostEntry, HostId, HostList};
 use crate::vote::Configuration;
 use crate::vote::group::VoterGroup;
@@ -204,7 +205,11 @@ impl<S: VoteStorage> Host<S> {
         if self.rank.is_none() || voters.is_empty() {
             return None;
         }
-        let here = voters.iter().filter(|voter| **voter == self.me.id || self.links.to(**voter).is_some()).count();
+        let answers = |voter: &HostId| match &self.leading {
+            Some(leading) => leading.is_pledged(*voter, self.now_ms.saturating_sub(grant::unheard_ms(self.config.lease_ms))),
+            None => self.links.to(*voter).is_some(),
+        };
+        let here = voters.iter().filter(|voter| **voter == self.me.id || answers(voter)).count();
         let decides = match &self.leading {
             Some(_) => self.lease_end_ms.is_some_and(|end_ms| end_ms > self.now_ms),
             None => self.upward.parent().is_some(),

@@ -10,6 +10,8 @@ use super::strangers::Stranger;
 
 /// So much is read of one link in a turn, so that a busy one starves no other.
 const READ_BYTES_MAX: usize = 256 << 10;
+/// Said of a peer whose key is not ours.
+pub const OTHER_KEY: &str = "it holds the key of another job";
 /// And so much while it has not proven the key.
 const HANDSHAKE_READ_BYTES_MAX: usize = 16 << 10;
 /// So much is written to one link in a turn.
@@ -317,7 +319,7 @@ impl Link {
         let opened = self.stage >= Stage::Open;
         match end {
             LinkEnd::Tls(error) if !opened => match Stranger::of_error(error) {
-                Stranger::OtherKey => "it holds the key of another job".to_owned(),
+                Stranger::OtherKey => OTHER_KEY.to_owned(),
                 _ => format!("no TLS with it: {error}"),
             },
             LinkEnd::Tls(error) => format!("its bytes are damaged: {error}"),

@@ -126,6 +126,15 @@ impl Twin {
         ran
     }
 
+    /// Its ranks end well; whether they ran.
+    pub fn succeed(&mut self, now_ms: u64) -> bool {
+        let ran = self.running;
+        if ran {
+            self.end(now_ms, 0, false, Ended::Failed);
+        }
+        ran
+    }
+
     fn end(&mut self, now_ms: u64, code: i32, asked: bool, why: Ended) {
         self.running = false;
         (self.exit_code, self.exit_ms, self.asked) = (Some(code), Some(now_ms), asked);

@@ -318,7 +318,7 @@ impl World {
             Effect::Dial(link, to) => self.dial(index, link, to),
             Effect::Send(link, message) => self.send(index, link, message),
             Effect::Close(link) => {
-                if let Some((wire, _)) = self.by_link.get(&(index, link.0)).copied() {
+                if let Some((wire, _)) = self.by_link.remove(&(index, link.0)) {
                     self.break_wire(wire, 0);
                 }
             }
@@ -435,6 +435,15 @@ impl World {
     pub fn fail_rank(&mut self, index: usize) {
         let local_ms = self.local_ms(index);
         if self.nodes[index].twin.fail(local_ms) {
+            self.note_end(index);
+            self.push(self.now_ms, Item::Report(index));
+        }
+    }
+
+    /// The ranks of a host end well.
+    pub fn succeed(&mut self, index: usize) {
+        let local_ms = self.local_ms(index);
+        if self.nodes[index].twin.succeed(local_ms) {
             self.note_end(index);
             self.push(self.now_ms, Item::Report(index));
         }
