@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -184,7 +185,7 @@ class NamespaceHost:
         until = time.monotonic() + patience_s
         while not condition():
             assert time.monotonic() < until, f"{self.name} waited {patience_s} s {what}"
-            time.sleep(LOOK_S)
+            threading.Event().wait(LOOK_S)
 
 
 @dataclass

@@ -165,7 +165,7 @@ fn every_host_hears_of_the_end_wherever_it_stands() {
         world.run_until(world.now_ms + chance.between(100, 1500));
         world.heal();
         world.run_until(world.now_ms + chance.between(0, 1000));
-        (0..3).for_each(|host| world.succeed(host));
+        (0..3).for_each(|host| world.end_ranks(host, 0));
         world.run_until(world.now_ms + 8000);
         let over: Vec<bool> = world.nodes.iter().map(|node| node.twin.over).collect();
         assert_eq!(over, [true; 3], "{}", world.notes.join("\n"));
@@ -189,7 +189,7 @@ fn a_rank_that_fails_restarts_the_gang_on_all_hosts() {
         let hosts = Chance::new(seed, &[1]).between(2, 9) as u32;
         let mut world = running(seed, plan(hosts));
         world.run_until(world.now_ms + 1000);
-        world.fail_rank(Chance::new(seed, &[3]).between(0, u64::from(hosts) - 1) as usize);
+        world.end_ranks(Chance::new(seed, &[3]).between(0, u64::from(hosts) - 1) as usize, 1);
         let before_ms = world.now_ms;
         await_life(&mut world, hosts as usize, 1, 5000);
         assert!(world.now_ms < before_ms + 3000, "{}", world.now_ms - before_ms);
@@ -213,7 +213,7 @@ fn whatever_happens_no_rank_runs_twice_and_in_the_end_all_run() {
             match chance.between(0, 6) {
                 0 => world.cut(one, two),
                 1 => world.isolate(one, chance.between(1, 2) as u8),
-                2 => world.fail_rank(one),
+                2 => world.end_ranks(one, 1),
                 3 => world.restart_coordinator(one),
                 4 => (0..hosts as usize).for_each(|host| world.cut(host, one)),
                 _ => world.heal(),

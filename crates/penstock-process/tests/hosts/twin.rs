@@ -117,20 +117,11 @@ impl Twin {
         Some(until_ms.saturating_sub(grant::margin_ms(self.lease_ms)))
     }
 
-    /// A rank fails by itself.
-    pub fn fail(&mut self, now_ms: u64) -> bool {
+    /// Its ranks end by themselves; whether they ran.
+    pub fn end_alone(&mut self, now_ms: u64, code: i32) -> bool {
         let ran = self.running;
         if ran {
-            self.end(now_ms, 1, false, Ended::Failed);
-        }
-        ran
-    }
-
-    /// Its ranks end well; whether they ran.
-    pub fn succeed(&mut self, now_ms: u64) -> bool {
-        let ran = self.running;
-        if ran {
-            self.end(now_ms, 0, false, Ended::Failed);
+            self.end(now_ms, code, false, Ended::Failed);
         }
         ran
     }

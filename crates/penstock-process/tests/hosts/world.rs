@@ -407,19 +407,10 @@ impl World {
         self.boot(index, self.now_ms);
     }
 
-    /// A rank of a host fails by itself.
-    pub fn fail_rank(&mut self, index: usize) {
+    /// The ranks of a host end by themselves.
+    pub fn end_ranks(&mut self, index: usize, code: i32) {
         let local_ms = self.local_ms(index);
-        if self.nodes[index].twin.fail(local_ms) {
-            self.note_end(index);
-            self.push(self.now_ms, Item::Report(index));
-        }
-    }
-
-    /// The ranks of a host end well.
-    pub fn succeed(&mut self, index: usize) {
-        let local_ms = self.local_ms(index);
-        if self.nodes[index].twin.succeed(local_ms) {
+        if self.nodes[index].twin.end_alone(local_ms, code) {
             self.note_end(index);
             self.push(self.now_ms, Item::Report(index));
         }
