@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,7 +34,7 @@ def until(
     begun = time.monotonic()
     while not condition():
         assert time.monotonic() < begun + patience_s, f"not within {patience_s} s: {what()}"
-        time.sleep(LOOK_S)
+        threading.Event().wait(LOOK_S)
     return time.monotonic() - begun
 
 

@@ -6,6 +6,7 @@
 import fcntl
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def main(folder: Path) -> int:
             return 0
         if (folder / f"fail-{rank}").exists():
             return FAILED
-        time.sleep(LOOK_S)
+        threading.Event().wait(LOOK_S)
     return 98
 
 

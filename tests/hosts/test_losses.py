@@ -1,4 +1,4 @@
-"""Hosts that are lost with everything on them, and started again by the same command."""
+"""Hosts that are lost with everything on them, and started again by the same command (H2, H6)."""
 
 from pathlib import Path
 

@@ -5,6 +5,7 @@
 
 import os
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ class Pause(Faults):
             Path(self.mark).touch()
             until = time.monotonic() + LIMIT_S
             while time.monotonic() < until:
-                time.sleep(0.05)
+                threading.Event().wait(0.05)
         return loss
 
 

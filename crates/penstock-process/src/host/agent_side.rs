@@ -116,7 +116,9 @@ impl<S: VoteStorage> Host<S> {
     fn make_local(&self, order: &mut Order) {
         let local = |moment: &mut u64| *moment = self.clock.local_ms(*moment);
         match &mut order.action {
-            Action::Notify { deadline_ms, save_by_ms, .. } => [deadline_ms, save_by_ms].into_iter().for_each(local),
+            Action::Notify { deadline_ms, save_by_ms, .. } => {
+                [deadline_ms, save_by_ms].into_iter().for_each(local)
+            }
             Action::Wait { until_ms } => *until_ms = None,
             Action::Start { .. } | Action::Prepare { .. } => {
                 let gangs = self.job.gangs();

@@ -19,7 +19,7 @@ use crate::job::JobDirectory;
 use crate::system;
 
 /// The socket, in the directory of a host.
-pub const SOCKET: &str = "host.sock";
+pub(super) const SOCKET: &str = "host.sock";
 const PATIENCE: Duration = Duration::from_secs(4);
 const QUESTION_BYTES_MAX: u64 = 4 << 10;
 /// Askers at once; more wait until one has its answer.

@@ -48,7 +48,8 @@ impl CoordinatorClock {
             return;
         }
         let here_ms = sent_ms + half_ms;
-        self.offset_ms = i64::try_from(coordinator_ms).unwrap_or(i64::MAX) - i64::try_from(here_ms).unwrap_or(0);
+        self.offset_ms =
+            i64::try_from(coordinator_ms).unwrap_or(i64::MAX) - i64::try_from(here_ms).unwrap_or(0);
         self.known = Some((half_ms, now_ms));
     }
 

@@ -1,8 +1,8 @@
 //! The end of a job of many hosts: it goes down the tree, hosts say goodbye from the leaves up, and the leader leaves last (H6).
 
 use crate::coordinator::messages::{GangReport, Over};
-use crate::host::messages::Body;
 use crate::host::Host;
+use crate::host::messages::Body;
 use crate::job::state::Phase;
 use crate::vote::storage::VoteStorage;
 

@@ -101,7 +101,12 @@ impl Leading {
     pub(super) fn words(&self, now_ms: u64) -> String {
         let tracks = self.tracks.iter().map(|track| (track.state, track.covered)).take(8).collect::<Vec<_>>();
         let joiners = self.joiners.len();
-        format!("leads {:x} pending {:?} joiners {joiners} look in {} {tracks:?}", self.term, self.pending, self.look_ms as i64 - now_ms as i64)
+        format!(
+            "leads {:x} pending {:?} joiners {joiners} look in {} {tracks:?}",
+            self.term,
+            self.pending,
+            self.look_ms as i64 - now_ms as i64
+        )
     }
 
     /// Whether a host other than its own may not know of the end yet, or may still run ranks.
@@ -153,7 +158,8 @@ impl<S: VoteStorage> Host<S> {
 
     /// Begins to lead when the votes say so, and leads.
     pub(super) fn lead(&mut self) {
-        let elected = self.voter.as_ref().filter(|voter| voter.group.is_leader()).map(|voter| voter.group.term());
+        let elected =
+            self.voter.as_ref().filter(|voter| voter.group.is_leader()).map(|voter| voter.group.term());
         let known = self.leading.as_ref().map(|leading| leading.term);
         match elected {
             Some(term) if Some(term) != known && term >= self.membership.term => self.begin_to_lead(term),
@@ -291,7 +297,9 @@ impl<S: VoteStorage> Host<S> {
     }
 
     pub(super) fn hear_pledged(&mut self, from: HostId, header: Header, number: u64) {
-        let Some(leading) = self.leading.as_mut().filter(|leading| header.term <= leading.term) else { return };
+        let Some(leading) = self.leading.as_mut().filter(|leading| header.term <= leading.term) else {
+            return;
+        };
         if let Some((_, sent_ms)) = leading.pledges.iter().find(|(known, _)| *known == number) {
             let newest = leading.pledged.entry(from).or_insert(0);
             *newest = (*newest).max(*sent_ms);
@@ -330,7 +338,10 @@ impl<S: VoteStorage> Host<S> {
                 leading.look_ms = leading.look_ms.min(track.expires_ms.max(self.now_ms + 1));
             }
             let Some(state) = track.state.after(fact) else { continue };
-            self.out.push(Effect::Note(format!("host rank {rank} ({}): {:?} → {state:?}", entry.name, track.state)));
+            self.out.push(Effect::Note(format!(
+                "host rank {rank} ({}): {:?} → {state:?}",
+                entry.name, track.state
+            )));
             if state.is_free() && !track.state.is_free() {
                 let what = match fact {
                     Fact::Goodbye => format!("left: {}", goodbyes.get(&entry.id).map_or("", String::as_str)),
@@ -385,7 +396,7 @@ impl<S: VoteStorage> Host<S> {
         let bytes = serde_json::to_vec(&record).unwrap_or_default();
         let proposed = self.voter.as_mut().map(|voter| voter.group.propose(bytes));
         // What was decided and not proposed would be forgotten, so the decider begins again with what is written down.
-        leading.broken = !proposed.is_some_and(|proposed| proposed.is_ok());
+        leading.broken = proposed.is_none_or(|proposed| proposed.is_err());
         leading.pending = Some(Pending { number: leading.records, orders: Some(orders) });
     }
 
@@ -438,7 +449,8 @@ impl<S: VoteStorage> Host<S> {
     fn change_of_hosts(&mut self, leading: &mut Leading) -> Option<HostChange> {
         let list = &self.membership.list;
         let free = |rank: &u32| leading.tracks.get(*rank as usize).is_some_and(|track| track.state.is_free());
-        let lost: Vec<u32> = (0..list.len()).filter(|rank| free(rank) && !list.vacant.contains(rank)).collect();
+        let lost: Vec<u32> =
+            (0..list.len()).filter(|rank| free(rank) && !list.vacant.contains(rank)).collect();
         let back: Vec<u32> = list.vacant.iter().copied().filter(|rank| !free(rank)).collect();
         let now_ms = self.now_ms;
         leading.joiners.retain(|_, (_, at_ms)| now_ms < *at_ms + JOINER_MS);
@@ -446,7 +458,9 @@ impl<S: VoteStorage> Host<S> {
         let mut taken: BTreeSet<HostId> = BTreeSet::new();
         for rank in list.vacant.iter().copied().filter(free) {
             let wished = |request: &JoinRequest| request.node_rank.is_none_or(|wish| wish == rank);
-            let fits = |request: &JoinRequest| list.host(rank).is_some_and(|entry| entry.slots == request.entry.slots);
+            let fits = |request: &JoinRequest| {
+                list.host(rank).is_some_and(|entry| entry.slots == request.entry.slots)
+            };
             let mut candidates: Vec<&JoinRequest> = leading
                 .joiners
                 .values()
@@ -474,7 +488,11 @@ impl<S: VoteStorage> Host<S> {
             names: Arc::clone(&leading.names),
             ranks: Arc::clone(&leading.ranks),
             losses,
-            unfilled_since_ms: unfilled.iter().filter_map(since).min().map(|at_ms| self.clock.coordinator_ms(at_ms)),
+            unfilled_since_ms: unfilled
+                .iter()
+                .filter_map(since)
+                .min()
+                .map(|at_ms| self.clock.coordinator_ms(at_ms)),
             unfilled,
             filled_ms: leading.filled_ms,
             host_wait_ms: self.config.host_wait_ms,

@@ -105,7 +105,9 @@ impl Links {
 
     /// Links over which nothing has come for so long although we spoke: another may get through where they do not.
     pub(super) fn silent(&self, now_ms: u64, limit_ms: u64) -> Vec<LinkId> {
-        let silent = |link: &Link| link.host.is_some() && link.unanswered_ms.is_some_and(|at_ms| now_ms > at_ms + limit_ms);
+        let silent = |link: &Link| {
+            link.host.is_some() && link.unanswered_ms.is_some_and(|at_ms| now_ms > at_ms + limit_ms)
+        };
         self.links.iter().filter(|(_, link)| silent(link)).map(|(id, _)| *id).collect()
     }
 

@@ -61,7 +61,10 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         if self.config.founder && self.membership.term == 0 {
-            self.meeting.came.entry(self.me.id).or_insert_with(|| own_request(&self.config, &self.me, &self.digest));
+            self.meeting
+                .came
+                .entry(self.me.id)
+                .or_insert_with(|| own_request(&self.config, &self.me, &self.digest));
             self.found_if_all_are_here();
             return;
         }
@@ -84,7 +87,11 @@ impl<S: VoteStorage> Host<S> {
     /// Whoever is at the end of a link belongs to another job.
     pub(super) fn note_other_job(&mut self, link: LinkId, job: &str) {
         let hint = "program, --nnodes and --rdzv-id must be the same on all hosts";
-        self.note_trouble(link, &format!("it runs job {job}, and this host is of job {}", self.job.id), Some(hint));
+        self.note_trouble(
+            link,
+            &format!("it runs job {job}, and this host is of job {}", self.job.id),
+            Some(hint),
+        );
     }
 
     /// Nobody at the endpoint lets us in; what lasts, and can be mended by people only, ends this host.
@@ -107,7 +114,9 @@ impl<S: VoteStorage> Host<S> {
         let (words, now_ms) = (self.why_it_waits(), self.now_ms);
         match &mut self.meeting.said {
             None => self.meeting.said = Some((String::new(), now_ms)),
-            Some((said, at_ms)) if *said != words && now_ms >= *at_ms + SAY_MS => (*said, *at_ms) = (words, now_ms),
+            Some((said, at_ms)) if *said != words && now_ms >= *at_ms + SAY_MS => {
+                (*said, *at_ms) = (words, now_ms)
+            }
             Some(_) => {}
         }
     }
@@ -161,14 +170,20 @@ impl<S: VoteStorage> Host<S> {
         let own = &self.config;
         let name = &request.entry.name;
         if request.nnodes != own.nnodes {
-            return Some(format!("{name} was told of {} hosts, {} of {}", request.nnodes, own.name, own.nnodes));
+            return Some(format!(
+                "{name} was told of {} hosts, {} of {}",
+                request.nnodes, own.name, own.nnodes
+            ));
         }
         if request.lease_ms != own.lease_ms {
             let (theirs, ours) = (request.lease_ms, own.lease_ms);
             return Some(format!("{name} has a lease of {theirs} ms, {} of {ours} ms", own.name));
         }
         if request.job != self.digest && !own.mixed {
-            return Some(format!("{name} was started with another command or other options than {}", own.name));
+            return Some(format!(
+                "{name} was started with another command or other options than {}",
+                own.name
+            ));
         }
         if request.versions != own.versions && !own.mixed {
             let (theirs, ours) = (&request.versions, &own.versions);
@@ -177,9 +192,10 @@ impl<S: VoteStorage> Host<S> {
                 theirs.agent, theirs.python, own.name, ours.agent, ours.python
             ));
         }
-        request.node_rank.filter(|rank| *rank >= own.nnodes).map(|rank| {
-            format!("{name} asks for host rank {rank}, and there are {} hosts", own.nnodes)
-        })
+        request
+            .node_rank
+            .filter(|rank| *rank >= own.nnodes)
+            .map(|rank| format!("{name} asks for host rank {rank}, and there are {} hosts", own.nnodes))
     }
 
     fn note_arrival(&mut self, from: HostId, request: JoinRequest) {
@@ -189,7 +205,10 @@ impl<S: VoteStorage> Host<S> {
         });
         if let Some((_, other)) = taken {
             let rank = request.node_rank.unwrap_or(0);
-            let why = format!("host rank {rank} is asked for by {} and by {}", other.entry.name, request.entry.name);
+            let why = format!(
+                "host rank {rank} is asked for by {} and by {}",
+                other.entry.name, request.entry.name
+            );
             self.out.push(Effect::Note(why.clone()));
             self.say(from, Body::Refused { why, for_good: true, ask: None });
             return;
@@ -283,7 +302,8 @@ fn own_request(config: &crate::host::config::HostConfig, me: &HostEntry, digest:
 /// Hosts by the ranks that were asked for; the others in the order of racks and names, so that racks stand together.
 fn in_order<'a>(came: impl Iterator<Item = &'a JoinRequest>) -> HostList {
     let mut requests: Vec<&JoinRequest> = came.collect();
-    requests.sort_by_key(|request| (request.entry.rack.clone(), request.entry.name.clone(), request.entry.id));
+    requests
+        .sort_by_key(|request| (request.entry.rack.clone(), request.entry.name.clone(), request.entry.id));
     let mut places: Vec<Option<HostEntry>> = vec![None; requests.len()];
     let (asking, free): (Vec<&JoinRequest>, Vec<&JoinRequest>) =
         requests.into_iter().partition(|request| request.node_rank.is_some());

@@ -18,7 +18,7 @@ pub mod messages;
 mod questions;
 pub mod run;
 mod upward;
-mod voting;
+pub mod voting;
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ use crate::host::clock::CoordinatorClock;
 use crate::host::config::HostConfig;
 use crate::host::ending::Ending;
 use crate::host::leading::Leading;
-use crate::host::links::Links;
 pub use crate::host::links::LinkId;
+use crate::host::links::Links;
 use crate::host::meeting::Meeting;
 use crate::host::messages::{Body, Header, JobOrders, Message, Question};
 use crate::host::questions::Questions;
@@ -244,7 +244,8 @@ impl<S: VoteStorage> Host<S> {
         self.links.note_heard(link);
         if let Body::Hello { host, job, name } = &body {
             if *job != self.job.id {
-                self.out.push(Effect::Note(format!("{name} belongs to job {job}, and this is {}", self.job.id)));
+                self.out
+                    .push(Effect::Note(format!("{name} belongs to job {job}, and this is {}", self.job.id)));
                 self.note_other_job(link, job);
                 self.out.push(Effect::Close(link));
                 return;
@@ -381,7 +382,10 @@ impl<S: VoteStorage> Host<S> {
     /// How it stands, in a line for whoever looks for a mistake.
     pub fn words(&self) -> String {
         let leading = self.leading.as_ref().map(|leading| leading.words(self.now_ms));
-        let voter = self.voter.as_ref().map(|voter| (voter.group.configuration(), voter.group.term(), voter.group.is_voting()));
+        let voter = self
+            .voter
+            .as_ref()
+            .map(|voter| (voter.group.configuration(), voter.group.term(), voter.group.is_voting()));
         format!(
             "now {} rank {:?} term {:x} list {} vacant {:?} lease {:?} parent {:?} orders {:?} voter {voter:x?} {}",
             self.clock.coordinator_ms(self.now_ms),
@@ -391,7 +395,10 @@ impl<S: VoteStorage> Host<S> {
             self.membership.list.vacant,
             self.lease_end_ms.map(|end_ms| end_ms as i64 - self.now_ms as i64),
             self.upward.parent().and_then(|parent| self.membership.list.rank_of(parent)),
-            self.orders.as_ref().map(|orders| (&orders.orders.reason, orders.orders.gangs.iter().map(|order| &order.action).collect::<Vec<_>>())),
+            self.orders.as_ref().map(|orders| (
+                &orders.orders.reason,
+                orders.orders.gangs.iter().map(|order| &order.action).collect::<Vec<_>>()
+            )),
             leading.unwrap_or_default(),
         )
     }

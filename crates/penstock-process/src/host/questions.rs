@@ -117,8 +117,13 @@ impl<S: VoteStorage> Host<S> {
     /// What was not answered in time is answered with what there is.
     pub(super) fn give_up_questions(&mut self) {
         let late = |open: &Open| self.now_ms >= open.until_ms;
-        let over: Vec<u64> =
-            self.questions.open.iter().filter(|(_, open)| late(open)).map(|(question, _)| *question).collect();
+        let over: Vec<u64> = self
+            .questions
+            .open
+            .iter()
+            .filter(|(_, open)| late(open))
+            .map(|(question, _)| *question)
+            .collect();
         for question in over {
             if let Some(open) = self.questions.open.remove(&question) {
                 self.finish(question, open);

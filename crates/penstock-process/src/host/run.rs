@@ -127,7 +127,12 @@ impl Driver {
     /// Lets what was said last go out, a goodbye for example.
     fn leave(&mut self) {
         let until_ms = now_ms() + LEAVE_MS;
-        self.to_host.keys().copied().collect::<Vec<_>>().into_iter().for_each(|link| self.network.close(link));
+        self.to_host
+            .keys()
+            .copied()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|link| self.network.close(link));
         while self.network.statistics().open > 0 && now_ms() < until_ms {
             self.network.turn(now_ms());
             let mut interests = [interest(self.network.number(), libc::POLLIN)];
@@ -140,7 +145,8 @@ impl Driver {
         // A link that could not be dialled is closed at once, and that may have effects too; each dial has its pause.
         while !effects.is_empty() {
             let closed: Vec<LinkId> = effects.drain(..).filter_map(|effect| self.carry_out(effect)).collect();
-            effects = closed.into_iter().flat_map(|link| self.host.handle(now_ms(), Event::Closed(link))).collect();
+            effects =
+                closed.into_iter().flat_map(|link| self.host.handle(now_ms(), Event::Closed(link))).collect();
         }
     }
 

@@ -117,7 +117,9 @@ impl<S: VoteStorage> Host<S> {
         let silent = self.now_ms > self.upward.granted_ms + PATIENCE * self.heartbeat_ms();
         let rest_ms = self.lease_end_ms.map_or(0, |end_ms| end_ms.saturating_sub(self.now_ms));
         let useless = rest_ms < self.config.lease_ms / 2
-            && self.now_ms > self.upward.granted_ms.max(self.upward.trying_since_ms.unwrap_or(0)) + self.config.lease_ms / 3;
+            && self.now_ms
+                > self.upward.granted_ms.max(self.upward.trying_since_ms.unwrap_or(0))
+                    + self.config.lease_ms / 3;
         if silent || useless {
             self.say(parent, Body::Detach);
             self.upward.parent = None;
@@ -198,7 +200,9 @@ impl<S: VoteStorage> Host<S> {
         if self.upward.parent != Some(from) || header.term < self.membership.term {
             return;
         }
-        let Some((_, sent_ms)) = self.upward.sent.iter().find(|(sent, _)| *sent == number).copied() else { return };
+        let Some((_, sent_ms)) = self.upward.sent.iter().find(|(sent, _)| *sent == number).copied() else {
+            return;
+        };
         self.upward.granted_ms = self.now_ms;
         let unknown = !self.clock.is_set();
         if let Some(coordinator_ms) = coordinator_ms {

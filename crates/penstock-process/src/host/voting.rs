@@ -206,7 +206,8 @@ impl<S: VoteStorage> Host<S> {
             return None;
         }
         let answers = |voter: &HostId| match &self.leading {
-            Some(leading) => leading.is_pledged(*voter, self.now_ms.saturating_sub(grant::unheard_ms(self.config.lease_ms))),
+            Some(leading) => leading
+                .is_pledged(*voter, self.now_ms.saturating_sub(grant::unheard_ms(self.config.lease_ms))),
             None => self.links.to(*voter).is_some(),
         };
         let here = voters.iter().filter(|voter| **voter == self.me.id || answers(voter)).count();

@@ -138,14 +138,17 @@ impl HostList {
 
     /// The voters of a new list: three from three hosts on, five from 32, in different racks as far as there are so many.
     pub fn elect_voters(&self, without: &BTreeSet<u32>, kept: &[HostId]) -> Vec<HostId> {
-        let here: Vec<&HostEntry> =
-            (0..self.len()).filter(|rank| !without.contains(rank)).filter_map(|rank| self.host(rank)).collect();
+        let here: Vec<&HostEntry> = (0..self.len())
+            .filter(|rank| !without.contains(rank))
+            .filter_map(|rank| self.host(rank))
+            .collect();
         let wanted = match self.hosts.len() {
             0..3 => 1,
             3..32 => 3,
             _ => 5,
         };
-        let mut chosen: Vec<&HostEntry> = here.iter().copied().filter(|entry| kept.contains(&entry.id)).collect();
+        let mut chosen: Vec<&HostEntry> =
+            here.iter().copied().filter(|entry| kept.contains(&entry.id)).collect();
         chosen.truncate(wanted);
         for same_rack in [false, true] {
             for entry in &here {

@@ -63,7 +63,9 @@ pub struct Summary {
 impl Summary {
     /// Whether another says the same, progress apart: ranks that make steps are no news.
     pub fn is_like(&self, other: &Self) -> bool {
-        let bare = |gang: &GangSummary| -> Vec<LifeSummary> { gang.lives.iter().map(LifeSummary::without_progress).collect() };
+        let bare = |gang: &GangSummary| -> Vec<LifeSummary> {
+            gang.lives.iter().map(LifeSummary::without_progress).collect()
+        };
         let same = |one: &Self, two: &Self| one.gangs.iter().map(bare).eq(two.gangs.iter().map(bare));
         self.hosts == other.hosts
             && self.overlapping == other.overlapping

@@ -4,6 +4,8 @@
 //! A failing seed says how to repeat it: `PENSTOCK_SEED=N cargo test -p penstock-process --test hosts -- --nocapture`.
 //! `PENSTOCK_SEEDS=N` tries more small worlds, `PENSTOCK_HOSTS=N` makes the large one as large.
 
+#[allow(dead_code)]
+#[path = "../simulation/chance.rs"]
 mod chance;
 mod clock;
 mod twin;
@@ -46,7 +48,8 @@ fn job(ranks: u32) -> Job {
         "stop_grace_ms": 1000, "save_grace_ms": 1000, "failure_grace_ms": 100, "hang": null,
     });
     let role = json!({"name": "rank", "kind": "gang", "command": ["true"], "ranks": ranks, "policy": policy});
-    let about = json!({"id": "imagined", "detached": true, "colour": false, "cgroup": false, "roles": [role]});
+    let about =
+        json!({"id": "imagined", "detached": true, "colour": false, "cgroup": false, "roles": [role]});
     serde_json::from_value(about).expect("a job")
 }
 
@@ -73,7 +76,12 @@ fn running(seed: u64, plan: Plan) -> World {
         }
         world.run_until(world.now_ms + 100);
     }
-    panic!("{} of {hosts} hosts run after {} ms\n{}", world.running().0, world.now_ms, world.notes.join("\n"));
+    panic!(
+        "{} of {hosts} hosts run after {} ms\n{}",
+        world.running().0,
+        world.now_ms,
+        world.notes.join("\n")
+    );
 }
 
 /// Waits until all hosts run a life that is young enough.
@@ -87,7 +95,11 @@ fn await_life(world: &mut World, hosts: usize, life: u32, limit_ms: u64) {
     }
     let notes = world.notes.iter().rev().take(60).rev().cloned().collect::<Vec<_>>().join("\n");
     let words = world.words();
-    panic!("{:?} of {hosts} hosts run, life {life} is wanted, at {} ms\n{notes}\n{words}", world.running(), world.now_ms);
+    panic!(
+        "{:?} of {hosts} hosts run, life {life} is wanted, at {} ms\n{notes}\n{words}",
+        world.running(),
+        world.now_ms
+    );
 }
 
 #[test]
@@ -141,13 +153,13 @@ fn every_host_can_be_lost_in_turn_and_replaced() {
     for_seeds(10, "in turn", |seed| {
         let mut world = running(seed, plan(5));
         let mut members: Vec<usize> = (0..5).collect();
-        for place in 0..5 {
+        for (place, member) in members.iter_mut().enumerate() {
             let life = world.running().1.unwrap_or(0);
-            world.kill(members[place]);
+            world.kill(*member);
             world.run_until(world.now_ms + 500);
             // A host that comes back to where hosts meet founds no second job.
             let number = if place == 0 { 0 } else { world.nodes.len() };
-            members[place] = world.add_host(number, None);
+            *member = world.add_host(number, None);
             await_life(&mut world, 5, life + 1, 180_000);
         }
     });
@@ -165,7 +177,7 @@ fn every_host_hears_of_the_end_wherever_it_stands() {
         world.run_until(world.now_ms + chance.between(100, 1500));
         world.heal();
         world.run_until(world.now_ms + chance.between(0, 1000));
-        (0..3).for_each(|host| world.succeed(host));
+        (0..3).for_each(|host| world.end_ranks(host, 0));
         world.run_until(world.now_ms + 8000);
         let over: Vec<bool> = world.nodes.iter().map(|node| node.twin.over).collect();
         assert_eq!(over, [true; 3], "{}", world.notes.join("\n"));
@@ -189,7 +201,7 @@ fn a_rank_that_fails_restarts_the_gang_on_all_hosts() {
         let hosts = Chance::new(seed, &[1]).between(2, 9) as u32;
         let mut world = running(seed, plan(hosts));
         world.run_until(world.now_ms + 1000);
-        world.fail_rank(Chance::new(seed, &[3]).between(0, u64::from(hosts) - 1) as usize);
+        world.end_ranks(Chance::new(seed, &[3]).between(0, u64::from(hosts) - 1) as usize, 1);
         let before_ms = world.now_ms;
         await_life(&mut world, hosts as usize, 1, 5000);
         assert!(world.now_ms < before_ms + 3000, "{}", world.now_ms - before_ms);
@@ -208,12 +220,13 @@ fn whatever_happens_no_rank_runs_twice_and_in_the_end_all_run() {
         let mut world = running(seed, Plan { fanout, delay_ms, lease_ms: 6000, ..plan(hosts) });
         for _ in 0..chance.between(3, 12) {
             world.run_until(world.now_ms + chance.between(10, 6000));
-            let (one, two) = (chance.between(0, u64::from(hosts) - 1), chance.between(0, u64::from(hosts) - 1));
+            let (one, two) =
+                (chance.between(0, u64::from(hosts) - 1), chance.between(0, u64::from(hosts) - 1));
             let (one, two) = (one as usize, two as usize);
             match chance.between(0, 6) {
                 0 => world.cut(one, two),
                 1 => world.isolate(one, chance.between(1, 2) as u8),
-                2 => world.fail_rank(one),
+                2 => world.end_ranks(one, 1),
                 3 => world.restart_coordinator(one),
                 4 => (0..hosts as usize).for_each(|host| world.cut(host, one)),
                 _ => world.heal(),
@@ -248,5 +261,12 @@ fn a_large_job_keeps_its_ranks_through_the_loss_of_its_leader() {
     world.run_until(world.now_ms + 40_000);
     assert_eq!((world.ended_by_lease(), world.ended_by_order()), (0, 0));
     assert_eq!(world.running(), (hosts as usize, Some(0)));
-    eprintln!("{hosts} hosts: joined after {} ms and {} events in {:?}; {} events in {:?}", joined.0, joined.1, joined.2, world.events, began.elapsed());
+    eprintln!(
+        "{hosts} hosts: joined after {} ms and {} events in {:?}; {} events in {:?}",
+        joined.0,
+        joined.1,
+        joined.2,
+        world.events,
+        began.elapsed()
+    );
 }

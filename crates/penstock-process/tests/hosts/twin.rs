@@ -7,7 +7,7 @@ use penstock_process::lease::grant;
 
 /// Why ranks of a host ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub(crate) enum Ended {
     /// Somebody ordered it.
     Ordered(String),
     /// The lease was about to end.
@@ -18,26 +18,26 @@ pub enum Ended {
 
 /// An agent with ranks that do nothing but run.
 #[derive(Debug, Clone)]
-pub struct Twin {
+pub(crate) struct Twin {
     ranks: u32,
     lease_ms: u64,
-    pub host_rank: Option<u32>,
-    pub life: Option<u32>,
-    pub running: bool,
+    pub(crate) host_rank: Option<u32>,
+    pub(crate) life: Option<u32>,
+    pub(crate) running: bool,
     exit_code: Option<i32>,
     exit_ms: Option<u64>,
     asked: bool,
     prepared: Option<u32>,
-    pub lease_until_ms: Option<u64>,
-    pub over: bool,
+    pub(crate) lease_until_ms: Option<u64>,
+    pub(crate) over: bool,
     number: u64,
-    pub ends: Vec<Ended>,
+    pub(crate) ends: Vec<Ended>,
     ending_since_ms: Option<u64>,
     lease_ended_ms: Option<u64>,
 }
 
 impl Twin {
-    pub fn new(ranks: u32, lease_ms: u64) -> Self {
+    pub(crate) fn new(ranks: u32, lease_ms: u64) -> Self {
         Self {
             ranks,
             lease_ms,
@@ -58,7 +58,7 @@ impl Twin {
     }
 
     /// Does what it is told; whether there is something to report.
-    pub fn obey(&mut self, now_ms: u64, orders: &Orders) -> bool {
+    pub(crate) fn obey(&mut self, now_ms: u64, orders: &Orders) -> bool {
         if orders.number != self.number {
             return false;
         }
@@ -81,7 +81,8 @@ impl Twin {
             if let Action::Start { incarnation } = order.action {
                 if self.prepared == Some(incarnation) && !self.running && Some(incarnation) > self.life {
                     (self.life, self.running, self.prepared) = (Some(incarnation), true, None);
-                    (self.exit_code, self.exit_ms, self.asked, self.ending_since_ms) = (None, None, false, None);
+                    (self.exit_code, self.exit_ms, self.asked, self.ending_since_ms) =
+                        (None, None, false, None);
                     self.lease_ended_ms = None;
                     changed = true;
                 }
@@ -100,7 +101,7 @@ impl Twin {
     }
 
     /// Ends its ranks if the lease demands it; whether it did.
-    pub fn keep_lease(&mut self, now_ms: u64) -> bool {
+    pub(crate) fn keep_lease(&mut self, now_ms: u64) -> bool {
         let margin_ms = grant::margin_ms(self.lease_ms);
         let due = self.lease_until_ms.is_none_or(|until_ms| now_ms + margin_ms >= until_ms);
         if due && self.running {
@@ -112,25 +113,16 @@ impl Twin {
     }
 
     /// When the lease has to be looked at.
-    pub fn lease_due_ms(&self) -> Option<u64> {
+    pub(crate) fn lease_due_ms(&self) -> Option<u64> {
         let until_ms = self.lease_until_ms.filter(|_| self.running)?;
         Some(until_ms.saturating_sub(grant::margin_ms(self.lease_ms)))
     }
 
-    /// A rank fails by itself.
-    pub fn fail(&mut self, now_ms: u64) -> bool {
+    /// Its ranks end by themselves; whether they ran.
+    pub(crate) fn end_alone(&mut self, now_ms: u64, code: i32) -> bool {
         let ran = self.running;
         if ran {
-            self.end(now_ms, 1, false, Ended::Failed);
-        }
-        ran
-    }
-
-    /// Its ranks end well; whether they ran.
-    pub fn succeed(&mut self, now_ms: u64) -> bool {
-        let ran = self.running;
-        if ran {
-            self.end(now_ms, 0, false, Ended::Failed);
+            self.end(now_ms, code, false, Ended::Failed);
         }
         ran
     }
@@ -144,7 +136,7 @@ impl Twin {
     }
 
     /// All that it knows.
-    pub fn report(&mut self, now_ms: u64) -> Report {
+    pub(crate) fn report(&mut self, now_ms: u64) -> Report {
         self.number += 1;
         let exit = self.exit_code.map(|code| match code {
             0.. => Exit { code: Some(code), signal: None, core: false, memory_exhausted: false },

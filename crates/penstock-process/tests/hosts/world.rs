@@ -23,35 +23,35 @@ use crate::twin::{Ended, Twin};
 
 /// Storage that outlives the process that has it open.
 #[derive(Clone, Default)]
-pub struct Disk(Arc<Mutex<MemoryStorage>>);
+pub(crate) struct Disk(Arc<Mutex<MemoryStorage>>);
 
 impl VoteStorage for Disk {
     fn load(&mut self) -> VoteResult<Vec<Vec<u8>>> {
-        self.0.lock().unwrap().load()
+        self.0.lock().expect("nobody panics").load()
     }
 
     fn append(&mut self, bytes: &[u8]) -> VoteResult<()> {
-        self.0.lock().unwrap().append(bytes)
+        self.0.lock().expect("nobody panics").append(bytes)
     }
 }
 
 /// What a world is made of.
 #[derive(Debug, Clone)]
-pub struct Plan {
-    pub hosts: u32,
-    pub ranks: u32,
-    pub lease_ms: u64,
-    pub fanout: u32,
+pub(crate) struct Plan {
+    pub(crate) hosts: u32,
+    pub(crate) ranks: u32,
+    pub(crate) lease_ms: u64,
+    pub(crate) fanout: u32,
     /// The longest that a message takes.
-    pub delay_ms: u64,
-    pub drift_ppm: i64,
-    pub host_wait_ms: u64,
-    pub job: Job,
+    pub(crate) delay_ms: u64,
+    pub(crate) drift_ppm: i64,
+    pub(crate) host_wait_ms: u64,
+    pub(crate) job: Job,
 }
 
-pub struct Node {
-    pub host: Option<Host<Disk>>,
-    pub twin: Twin,
+pub(crate) struct Node {
+    pub(crate) host: Option<Host<Disk>>,
+    pub(crate) twin: Twin,
     clock: HostClock,
     config: HostConfig,
     disk: Disk,
@@ -78,11 +78,11 @@ enum Item {
     Report(usize),
 }
 
-pub struct World {
-    pub now_ms: u64,
-    pub nodes: Vec<Node>,
-    pub chance: Chance,
-    pub events: u64,
+pub(crate) struct World {
+    pub(crate) now_ms: u64,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) chance: Chance,
+    pub(crate) events: u64,
     plan: Plan,
     wires: HashMap<usize, Wire>,
     next_wire: usize,
@@ -97,12 +97,12 @@ pub struct World {
     sequence: u64,
     /// Which host runs the ranks of a host rank.
     runners: HashMap<u32, usize>,
-    pub notes: Vec<String>,
-    pub quiet: bool,
+    pub(crate) notes: Vec<String>,
+    pub(crate) quiet: bool,
 }
 
 impl World {
-    pub fn new(seed: u64, plan: Plan) -> Self {
+    pub(crate) fn new(seed: u64, plan: Plan) -> Self {
         let mut world = Self {
             now_ms: 0,
             nodes: Vec::new(),
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// A job whose hosts know each other from the start, as where an engine gives their list.
-    pub fn founded(seed: u64, plan: Plan) -> Self {
+    pub(crate) fn founded(seed: u64, plan: Plan) -> Self {
         let (hosts, ranks) = (plan.hosts, plan.ranks);
         let mut world = Self::new(seed, Plan { hosts: 0, ..plan });
         world.plan.hosts = hosts;
@@ -149,7 +149,7 @@ impl World {
     }
 
     /// Another host, started now.
-    pub fn add_host(&mut self, number: usize, node_rank: Option<u32>) -> usize {
+    pub(crate) fn add_host(&mut self, number: usize, node_rank: Option<u32>) -> usize {
         let index = self.place_host(number, node_rank);
         self.boot(index);
         index
@@ -220,7 +220,7 @@ impl World {
         self.give(index, Event::Tick);
     }
 
-    pub fn local_ms(&self, index: usize) -> u64 {
+    pub(crate) fn local_ms(&self, index: usize) -> u64 {
         self.nodes[index].clock.local_ms(self.now_ms)
     }
 
@@ -231,7 +231,7 @@ impl World {
     }
 
     /// Lets time pass.
-    pub fn run_until(&mut self, until_ms: u64) {
+    pub(crate) fn run_until(&mut self, until_ms: u64) {
         while let Some(Reverse((at, number))) = self.queue.peek().copied() {
             if at > until_ms {
                 break;
@@ -339,7 +339,9 @@ impl World {
                 }
             }
             Effect::Keep(membership) => self.nodes[index].kept = Some(*membership),
-            Effect::Note(words) if !self.quiet => self.notes.push(format!("{} h{index}: {words}", self.now_ms)),
+            Effect::Note(words) if !self.quiet => {
+                self.notes.push(format!("{} h{index}: {words}", self.now_ms))
+            }
             Effect::Note(_) | Effect::Write(_) | Effect::Answer(..) => {}
         }
     }
@@ -400,7 +402,7 @@ impl World {
     }
 
     /// Everything on a host ends at once; the other ends of its links are told, unless it was cut off.
-    pub fn kill(&mut self, index: usize) {
+    pub(crate) fn kill(&mut self, index: usize) {
         self.nodes[index].host = None;
         self.nodes[index].start += 1;
         self.nodes[index].tick_at = u64::MAX;
@@ -417,7 +419,7 @@ impl World {
     }
 
     /// The coordinator of a host is killed and started again; its ranks notice nothing.
-    pub fn restart_coordinator(&mut self, index: usize) {
+    pub(crate) fn restart_coordinator(&mut self, index: usize) {
         if self.nodes[index].host.is_none() {
             return;
         }
@@ -431,35 +433,26 @@ impl World {
         self.boot(index);
     }
 
-    /// A rank of a host fails by itself.
-    pub fn fail_rank(&mut self, index: usize) {
+    /// The ranks of a host end by themselves.
+    pub(crate) fn end_ranks(&mut self, index: usize, code: i32) {
         let local_ms = self.local_ms(index);
-        if self.nodes[index].twin.fail(local_ms) {
+        if self.nodes[index].twin.end_alone(local_ms, code) {
             self.note_end(index);
             self.push(self.now_ms, Item::Report(index));
         }
     }
 
-    /// The ranks of a host end well.
-    pub fn succeed(&mut self, index: usize) {
-        let local_ms = self.local_ms(index);
-        if self.nodes[index].twin.succeed(local_ms) {
-            self.note_end(index);
-            self.push(self.now_ms, Item::Report(index));
-        }
-    }
-
-    pub fn cut(&mut self, from: usize, to: usize) {
+    pub(crate) fn cut(&mut self, from: usize, to: usize) {
         self.cuts.insert((from, to), ());
     }
 
-    pub fn heal(&mut self) {
+    pub(crate) fn heal(&mut self) {
         self.cuts.clear();
         self.island.iter_mut().for_each(|island| *island = 0);
     }
 
     /// Puts a host where only others of the same number hear it.
-    pub fn isolate(&mut self, index: usize, island: u8) {
+    pub(crate) fn isolate(&mut self, index: usize, island: u8) {
         self.island[index] = island;
     }
 
@@ -486,19 +479,22 @@ impl World {
         node.term_seen = term;
         if node.twin.running {
             let until_ms = node.twin.lease_until_ms.unwrap_or(0);
-            assert!(now_ms <= until_ms, "h{index} runs ranks at {now_ms}, after its lease ended at {until_ms}");
+            assert!(
+                now_ms <= until_ms,
+                "h{index} runs ranks at {now_ms}, after its lease ended at {until_ms}"
+            );
         }
     }
 
     /// The host that leads with the newest term, among those that live.
-    pub fn leader(&self) -> Option<usize> {
+    pub(crate) fn leader(&self) -> Option<usize> {
         let leads = |index: &usize| self.nodes[*index].host.as_ref().is_some_and(|host| host.leads());
         let term = |index: &usize| self.nodes[*index].host.as_ref().map_or(0, |host| host.membership().term);
         (0..self.nodes.len()).filter(leads).max_by_key(term)
     }
 
     /// How every host stands.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let line = |(index, node): (usize, &Node)| {
             let host = node.host.as_ref().map(|host| host.words());
             format!("h{index}: life {:?} running {} {host:?}", node.twin.life, node.twin.running)
@@ -507,24 +503,24 @@ impl World {
     }
 
     /// How many hosts run ranks, and of which life the youngest is.
-    pub fn running(&self) -> (usize, Option<u32>) {
+    pub(crate) fn running(&self) -> (usize, Option<u32>) {
         let running = self.nodes.iter().filter(|node| node.twin.running);
         (running.clone().count(), running.filter_map(|node| node.twin.life).max())
     }
 
     /// Ranks that a lease ended.
-    pub fn ended_by_lease(&self) -> usize {
+    pub(crate) fn ended_by_lease(&self) -> usize {
         self.nodes.iter().flat_map(|node| &node.twin.ends).filter(|ended| **ended == Ended::Lease).count()
     }
 
     /// Ranks that an order ended.
-    pub fn ended_by_order(&self) -> usize {
+    pub(crate) fn ended_by_order(&self) -> usize {
         let ordered = |ended: &&Ended| matches!(ended, Ended::Ordered(_));
         self.nodes.iter().flat_map(|node| &node.twin.ends).filter(ordered).count()
     }
 
     /// The time in which the longest lease has certainly ended.
-    pub fn lease_over_ms(&self) -> u64 {
+    pub(crate) fn lease_over_ms(&self) -> u64 {
         self.plan.lease_ms + grant::slack_ms(self.plan.lease_ms) * 3 + 2000
     }
 }

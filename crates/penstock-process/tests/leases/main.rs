@@ -148,7 +148,7 @@ fn without_its_keeper() {
 fn ranks_are_numbered() {
     let host = Host::start(Isolation::None);
     let told = host.wait_for_report(|report| report.gangs[0].prepared.is_some());
-    let prepared = told.gangs[0].prepared.clone().expect("just looked at");
+    let prepared = told.gangs[0].prepared.expect("just looked at");
     assert_eq!(prepared.incarnation, 0);
     let port = prepared.port.expect("host rank 0 keeps a port").to_string();
     for local in 0..2 {

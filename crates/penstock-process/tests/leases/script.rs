@@ -99,5 +99,6 @@ fn order(place: &Path, report: &Report, reason: &str) -> Order {
         incident: false,
         suspicion: None,
         meeting,
+        past: Some(Default::default()),
     }
 }

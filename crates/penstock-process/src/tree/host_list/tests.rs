@@ -6,7 +6,13 @@ use super::*;
 
 fn entry(number: u32, rack: &str) -> HostEntry {
     let address = SocketAddr::from(([10, 0, 0, 1], 1000));
-    HostEntry { id: HostId(u64::from(number)), name: format!("h{number}"), address, rack: rack.to_owned(), slots: 2 }
+    HostEntry {
+        id: HostId(u64::from(number)),
+        name: format!("h{number}"),
+        address,
+        rack: rack.to_owned(),
+        slots: 2,
+    }
 }
 
 fn list(racks: &[&str]) -> HostList {

@@ -36,7 +36,7 @@ fn place(host_rank: u32, first_ranks: &[u32]) -> HostPlace<'_> {
 }
 
 fn summary(host_rank: u32, gang: GangReport, stop: Option<Stop>) -> Summary {
-    let report = Report { number: 3, machine: 0, now_ms: 10_000, stop, gangs: vec![gang] };
+    let report = Report { number: 3, machine: 0, now_ms: 10_000, stop, gangs: vec![gang], unkillable: 0 };
     Summary::of_report(&report, &job(), &place(host_rank, &[host_rank * RANKS]))
 }
 

@@ -137,8 +137,14 @@ impl World {
             .filter(|(host_rank, host)| host.heard && !self.facts.unfilled.contains(host_rank));
         heard.fold(Summary::default(), |all, (host_rank, host)| {
             let gangs = host.gangs.clone();
-            let report =
-                Report { number: 0, machine: 0, now_ms: self.now_ms, stop: host.stop.clone(), gangs };
+            let report = Report {
+                number: 0,
+                machine: 0,
+                now_ms: self.now_ms,
+                stop: host.stop.clone(),
+                gangs,
+                unkillable: 0,
+            };
             let firsts = vec![host_rank * RANKS; self.job.roles.len()];
             let place = HostPlace {
                 host_rank,
