@@ -38,13 +38,17 @@ SYSTEM_PACKAGES = {
     "chromium": "chromium",
     "faketime": "faketime",
     "gdb": "gdb",
+    "ip": "iproute2",
     "mpirun": "openmpi-bin",
+    "nft": "nftables",
     "nginx": "nginx",
     "prometheus": "prometheus",
     "promtool": "prometheus",
     "slurmctld": "slurmctld",
     "slurmd": "slurmd",
     "srun": "slurm-client",
+    "ssh": "openssh-client",
+    "sshd": "openssh-server",
 }
 
 

@@ -17,6 +17,22 @@ def test_json_gives_a_verdict_for_everything(tmp_path: Path, capsys: pytest.Capt
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_key_that_others_can_read_is_warned_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("ab" * 32 + "\n")
+    monkeypatch.setenv("PENSTOCK_KEY_FILE", str(key))
+    found = []
+    for mode in (0o644, 0o600):
+        key.chmod(mode)
+        main(["doctor", "--directory", str(tmp_path), "--json"])
+        checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+        found.append(checks["key of hosts"])
+    assert (found[0]["verdict"], found[0]["hint"]) == ("warn", f"chmod 600 {key}")
+    assert (found[1]["verdict"], found[1]["value"]) == ("ok", str(key))
+
+
 def test_a_directory_that_is_not_there_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--directory", str(tmp_path / "gone")]) == 1
     captured = capsys.readouterr()

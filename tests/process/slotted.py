@@ -72,7 +72,7 @@ def describe(home: Path, *roles: dict[str, Any], **fields: Any) -> Path:
 
 @contextmanager
 def machine(folder: Path, *, user: int | None = None, **variables: str) -> Iterator[Callable[..., Running]]:
-    """A machine of its own: leases that no other test sees. Gives what starts a job on it, as that user."""
+    """A machine of its own: locks that no other test sees. Gives what starts a job on it, as that user."""
     started: list[Running] = []
     (folder / "slots").mkdir(mode=0o700)
     agent = shutil.copy(agent_path(), folder)
@@ -116,9 +116,9 @@ def saw(running: Running, worker: str = "rank-0", life: int = 0) -> dict[str, An
 
 
 def leased_by(pid: int) -> set[str]:
-    """Leases that a process holds, by the names of their files."""
+    """Locks that a process holds, by the names of their files."""
     links = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
-    return {os.path.basename(link) for link in links if os.path.basename(link).startswith("lease-")}
+    return {os.path.basename(link) for link in links if os.path.basename(link).startswith("lock-")}
 
 
 def let_go(running: Running) -> None:

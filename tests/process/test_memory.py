@@ -81,10 +81,10 @@ def test_the_limit_of_one_rank_is_not_its_peers(begin: Begin) -> None:
     assert running.wait_phase("succeeded").exit_code == 0
 
 
-def test_without_control_groups_the_state_says_that_only_the_lease_counts(begin: Begin) -> None:
+def test_without_control_groups_the_state_says_that_only_the_lock_counts(begin: Begin) -> None:
     running = begin(role(*RANK, LOOK, slots={"memory_bytes": LIMIT_BYTES}), cgroup=False)
     saw(running)
-    assert running.state().gangs[0].memory_limit == "the lease alone"
+    assert running.state().gangs[0].memory_limit == "the lock alone"
 
 
 def test_groups_are_gone_with_their_job(begin: Begin) -> None:
@@ -102,13 +102,13 @@ def test_groups_are_gone_with_their_job(begin: Begin) -> None:
     assert not Path("/sys/fs/cgroup/memory", memory.lstrip("/")).exists()
 
 
-def test_memory_is_leased_like_everything_else(begin: Begin) -> None:
+def test_memory_is_held_like_everything_else(begin: Begin) -> None:
     """Goal: two jobs that do not fit wait for each other. Method: each wants more than half of the machine."""
     pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     need = {"memory_bytes": pages * page_bytes * 6 // 10}
     first = begin(role(*RANK, LOOK, slots=need), name="first")
     saw(first)
     second = begin(role(*RANK, LOOK, slots=need), name="second")
-    assert second.wait_phase("queued").reason.endswith(f"are leased by {first.job.id}")
+    assert second.wait_phase("queued").reason.endswith(f"are held by {first.job.id}")
     let_go(first)
     saw(second)

@@ -89,7 +89,7 @@ def test_a_command_line_says_what_the_gang_is() -> None:
             "--restarts",
             "3",
             "--budget",
-            "memory=0,hang=9",
+            "memory=0,hang=9,host=7",
             "--restart",
             "one",
             "--grace",
@@ -112,7 +112,7 @@ def test_a_command_line_says_what_the_gang_is() -> None:
         ),
     )
     assert (described.name, described.ranks, list(described.command)) == ("worker", 4, ["true", "-x"])
-    assert described.policy.budget == Budget(crash=3, memory=0, hang=9, preemption=1000)
+    assert described.policy.budget == Budget(crash=3, memory=0, hang=9, preemption=1000, host=7)
     assert (described.policy.restart, described.policy.stop_grace_s, described.policy.hang) == (
         "one",
         60,
@@ -151,8 +151,7 @@ def test_what_is_not_needed_is_said() -> None:
         (["--detach=yes", "true"], "--detach takes no value"),
         (["--restarts", "some", "true"], "--restarts must be a whole number, got some"),
         (["--ranks", "many", "true"], "a number, `auto`, `gpu` or `cpu`"),
-        (["--nnodes", "2", "true"], "only one machine is known yet"),
-        (["--nnodes", "1:2", "true"], "only one machine is known yet"),
+        (["--nnodes", "2", "--standalone", "true"], "exclude each other"),
         (["--nnodes", "x", "true"], "--nnodes must be a number or MIN:MAX, got x"),
         (["--node-rank", "1", "true"], "--node-rank must be 0"),
         (["--rdzv-endpoint", "head7:29500", "true"], "ranks of one machine meet on this machine"),
@@ -164,7 +163,7 @@ def test_what_is_not_needed_is_said() -> None:
         (["--redirects", "1:3", "true"], "ranks from 0 to 0"),
         (["--local-ranks-filter", "3", "true"], "ranks from 0 to 0"),
         (["-m", "--no-python", "x"], "exclude each other"),
-        (["--budget", "bugs=3", "true"], "a number for some of crash, memory, hang, preemption"),
+        (["--budget", "bugs=3", "true"], "a number for some of crash, memory, hang, preemption, host"),
         (["--memory", "much", "true"], "a size"),
         (["--grace", "-1", "true"], "a time"),
         (["--hang", "often", "true"], "a time"),

@@ -137,7 +137,7 @@ def test_jobs_ps_and_stop_tell_programs_what_is(run: Run) -> None:
         (["run"], "there is no command to run"),
         (["run", "--ranks", "0", "--", "true"], "ranks must be 1 to 4096, got 0"),
         (["run", "--restarts", "-1", "--", "true"], "must be 0 or more"),
-        (["run", "--nnodes", "2", "--", "true"], "only one machine is known yet"),
+        (["run", "--nnodes", "2", "--", "true"], "nothing says where they meet"),
         (["run", "--name", "../x", "--", "true"], "cannot be the name of a job"),
         (["run", "--json", "--", "true"], "--json goes with --detach"),
         (["run", "--", "no-such-program"], "no program 'no-such-program' was found"),

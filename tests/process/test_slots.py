@@ -1,4 +1,4 @@
-"""Many jobs on one machine: leases never overlap, who does not fit waits, and whoever ends in whatever way makes room."""
+"""Many jobs on one machine: slots never overlap, who does not fit waits, and whoever ends in whatever way makes room."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
         yield start
 
 
-def leases(tmp_path: Path) -> dict[str, list[dict[str, object]]]:
+def slot_table(tmp_path: Path) -> dict[str, list[dict[str, object]]]:
     """What `penstock slots` would show."""
     environment = {**os.environ, "PENSTOCK_SLOTS": str(tmp_path / "slots"), "PENSTOCK_GPUS": "2"}
     done = subprocess.run([agent_path(), "slots"], env=environment, capture_output=True, check=True)
@@ -75,7 +75,7 @@ def test_the_second_waits_and_starts_when_the_first_is_gone_in_any_way(
     ones = [saw(first, f"rank-{rank}") for rank in (0, 1)]
     second = begin(role(*RANK, ranks=2, slots={"gpus": 1}), name="second")
     state = second.wait_phase("queued")
-    assert state.reason == f"waits for 2 GPUs; 2 of 2 are leased by {first.job.id}"
+    assert state.reason == f"waits for 2 GPUs; 2 of 2 are held by {first.job.id}"
     assert not list(second.marks.iterdir())
 
     leave(first)
@@ -91,7 +91,7 @@ def test_the_second_waits_and_starts_when_the_first_is_gone_in_any_way(
 
 @pytest.mark.parametrize("how", ["exec", "zygote"])
 def test_jobs_beside_each_other_share_no_gpu_core_or_port(begin: Begin, tmp_path: Path, how: str) -> None:
-    """Goal: leases never overlap. Method: what the ranks of two running jobs see."""
+    """Goal: slots never overlap. Method: what the ranks of two running jobs see."""
     cores = len(os.sched_getaffinity(0))
     need = {"gpus": 1, "cpus": max(cores // 2, 1), "ports": 2, "memory_bytes": 64 << 20}
     running = [begin(role(**python(LOOK, how=how), slots=need), name=name) for name in ("one", "two")][
@@ -108,23 +108,21 @@ def test_jobs_beside_each_other_share_no_gpu_core_or_port(begin: Begin, tmp_path
     assert len(processors) == len(set(processors)) == need["cpus"] * len(seen)
     assert {view["OMP_NUM_THREADS"] for view in seen} == {str(need["cpus"])}
     held = {
-        (lease["job"], lease["rank"], lease["pid"])
-        for lease in leases(tmp_path)["leases"]
-        if lease["slot"] == 0
+        (slot["job"], slot["rank"], slot["pid"]) for slot in slot_table(tmp_path)["held"] if slot["slot"] == 0
     }
     assert held == {(job.job.id, 0, view["pid"]) for job, view in zip(running, seen, strict=True)}
 
 
 @pytest.mark.parametrize("how", ["exec", "zygote"])
-def test_a_rank_holds_its_own_leases_and_no_others(begin: Begin, tmp_path: Path, how: str) -> None:
-    """Goal: a lease lasts as long as who uses it, whatever happens to the agent. Method: open files of ranks and of who serves them."""
+def test_a_rank_holds_its_own_locks_and_no_others(begin: Begin, tmp_path: Path, how: str) -> None:
+    """Goal: a lock lasts as long as who uses it, whatever happens to the agent. Method: open files of ranks and of who serves them."""
     running = begin(role(**python(LOOK, how=how), ranks=2, slots={"gpus": 1}))
     pids = [saw(running, f"rank-{rank}")["pid"] for rank in (0, 1)]
     state = running.state()
     assert {worker["how"] for _, worker in state.workers} == {how}
-    entries = leases(tmp_path)["leases"]
-    meeting = {lease["name"] for lease in entries if lease["slot"] is None}
-    slots = {lease["pid"]: lease["name"] for lease in entries if lease["slot"] is not None}
+    entries = slot_table(tmp_path)["held"]
+    meeting = {slot["name"] for slot in entries if slot["slot"] is None}
+    slots = {slot["pid"]: slot["name"] for slot in entries if slot["slot"] is not None}
 
     assert len(meeting) == 1
     for pid in pids:
@@ -143,7 +141,7 @@ def test_a_stop_touches_its_own_job_only_and_a_queued_job_leaves_at_once(
     second.wait_phase("queued")
     third = begin(role(*RANK, slots={"gpus": 1}), name="third")
     third.wait_phase("queued")
-    assert [ticket["job"] for ticket in leases(tmp_path)["waiting"]] == [second.job.id, third.job.id]
+    assert [ticket["job"] for ticket in slot_table(tmp_path)["waiting"]] == [second.job.id, third.job.id]
 
     stop(second)
 
@@ -166,7 +164,7 @@ def test_a_killed_waiter_leaves_the_queue(begin: Begin, tmp_path: Path) -> None:
     kill_keeper_and_agent(second)
 
     assert saw(third)["CUDA_VISIBLE_DEVICES"] == "1"
-    assert [ticket["job"] for ticket in leases(tmp_path)["waiting"]] == []
+    assert [ticket["job"] for ticket in slot_table(tmp_path)["waiting"]] == []
 
 
 def test_an_agent_that_dies_while_its_job_waits_is_replaced_and_the_job_waits_on(begin: Begin) -> None:
@@ -191,13 +189,13 @@ def test_a_killed_coordinator_costs_nobody_the_place_in_the_queue(begin: Begin, 
     saw(first)
     second = begin(role(*RANK, slots={"gpus": 2}), name="second")
     coordinator = second.wait_phase("queued").coordinator
-    tickets = leases(tmp_path)["waiting"]
+    tickets = slot_table(tmp_path)["waiting"]
 
     os.kill(coordinator, signal.SIGKILL)
 
     wait_until(lambda: second.state().coordinator not in (0, coordinator), "another coordinator is there")
     assert second.job.phase() == "queued"
-    assert leases(tmp_path)["waiting"] == tickets
+    assert slot_table(tmp_path)["waiting"] == tickets
     let_go(first)
     saw(second)
 
@@ -215,7 +213,7 @@ def test_a_worker_that_comes_back_alone_has_its_own_slot(begin: Begin) -> None:
 
 
 def test_no_two_ranks_ever_use_a_gpu_at_once_whoever_is_killed(begin: Begin, tmp_path: Path) -> None:
-    """Goal: leases never overlap in time. Method: each rank locks a file that stands for its GPU, and says so if somebody has it."""
+    """Goal: slots never overlap in time. Method: each rank locks a file that stands for its GPU, and says so if somebody has it."""
     code = (
         "import fcntl, os, sys\n"
         f"gpu = open(os.path.join({str(tmp_path)!r}, 'gpu-' + os.environ['CUDA_VISIBLE_DEVICES']), 'w')\n"
@@ -259,7 +257,7 @@ def test_slots_are_kept_from_life_to_life_and_the_port_is_new(begin: Begin) -> N
 
 
 def test_a_spare_takes_over_from_the_slot_where_a_rank_failed(begin: Begin) -> None:
-    """Goal: ranks and spares are leased, and a slot is devices. Method: one rank with a spare is killed; it comes back elsewhere."""
+    """Goal: ranks and spares are held, and a slot is devices. Method: one rank with a spare is killed; it comes back elsewhere."""
     running = begin(role(*RANK, spares=1, slots={"gpus": 1}, budget={"crash": 1}))
     assert saw(running)["CUDA_VISIBLE_DEVICES"] == "0"
 
@@ -278,14 +276,14 @@ def test_what_the_machine_never_has_is_an_error_at_once(begin: Begin) -> None:
     assert running.job.phase() == "failed"
 
 
-def test_roles_that_start_together_are_leased_together(begin: Begin) -> None:
+def test_roles_that_start_together_are_served_together(begin: Begin) -> None:
     """Goal: two jobs cannot each hold half of what both need. Method: two roles with a GPU each, twice."""
     pair = [role(*RANK, name="train", slots={"gpus": 1}), role(*RANK, name="eval", slots={"gpus": 1})]
     first = begin(*pair, name="first")
     seen = {saw(first, f"{name}-0")["CUDA_VISIBLE_DEVICES"] for name in ("train", "eval")}
     second = begin(*pair, name="second")
 
-    assert second.wait_phase("queued").reason == f"waits for 2 GPUs; 2 of 2 are leased by {first.job.id}"
+    assert second.wait_phase("queued").reason == f"waits for 2 GPUs; 2 of 2 are held by {first.job.id}"
     assert seen == {"0", "1"}
     let_go(first)
     assert {saw(second, f"{name}-0")["CUDA_VISIBLE_DEVICES"] for name in ("train", "eval")} == {"0", "1"}
@@ -304,7 +302,7 @@ def test_a_port_that_was_asked_for_by_number_is_nobody_elses(begin: Begin) -> No
     assert saw(first)["MASTER_PORT"] == "29999"
     second = begin(role(*RANK, master_port=29_999), name="second")
     state = second.wait_phase("failed")
-    assert state.reason == f"port 29999; it is leased by {first.job.id}"
+    assert state.reason == f"port 29999; it is held by {first.job.id}"
     assert first.job.phase() == "running"
 
 
@@ -333,7 +331,7 @@ def test_the_command_shows_what_there_is_who_holds_it_and_who_waits(
     assert main(["slots"]) == 0
     text = " ".join(capsys.readouterr().out.split())
 
-    rows = [(lease["job"], lease["rank"], lease["pid"]) for lease in shown["leases"] if lease["slot"] == 0]
+    rows = [(slot["job"], slot["rank"], slot["pid"]) for slot in shown["held"] if slot["slot"] == 0]
     assert rows == [(first.job.id, 0, pid)]
     assert [(ticket["job"], ticket["for"]) for ticket in shown["waiting"]] == [(second.job.id, "1 GPU")]
     assert "GPUs 2 2 0" in text
@@ -342,7 +340,7 @@ def test_the_command_shows_what_there_is_who_holds_it_and_who_waits(
     assert f"{second.job.id} 1 GPU" in text
 
 
-def test_a_directory_of_leases_that_is_not_ours_is_an_error(
+def test_a_directory_of_locks_that_is_not_ours_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "open").mkdir()

@@ -68,7 +68,7 @@ def test_the_document_is_the_contract_with_the_agent() -> None:
                 "hidden": {},
                 "policy": {
                     "restart": "all",
-                    "budget": {"crash": 1, "memory": 2, "hang": 3, "preemption": 4},
+                    "budget": {"crash": 1, "memory": 2, "hang": 3, "preemption": 4, "host": 100},
                     "refill_steps": 100,
                     "backoff_ms": 1000,
                     "backoff_max_ms": 30000,

@@ -1,5 +1,6 @@
 //! What can go wrong between a role and the system, with the values that matter.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// An error of the launcher, the keeper or the agent.
@@ -49,9 +50,25 @@ pub enum ProcessError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// Slots that are wanted cannot be leased.
+    /// Slots that are wanted cannot be held.
     #[error("{0}")]
     Slots(String),
+    /// A file does not keep the key of a job as a key has to be kept.
+    #[error("cannot use the key in {path}: {why}")]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// Nothing can be received at the address of this host.
+    #[error("cannot listen at {address}: {source}; choose an address of this host and a port that is free")]
+    Listen {
+        /// Where other hosts were to find us.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The command line of the executable makes no sense.
     #[error("{0}")]
     Usage(String),

@@ -12,10 +12,15 @@
 pub mod agent;
 pub mod coordinator;
 pub mod error;
+pub mod host;
 pub mod job;
 pub mod keeper;
 pub mod launcher;
+pub mod lease;
 pub mod logs;
+pub mod network;
 pub mod slots;
 pub mod system;
+pub mod tree;
+pub mod vote;
 pub mod zygote;

@@ -1,4 +1,4 @@
-//! Leases and the queue with real locks and real processes.
+//! Locks and the queue with real locks and real processes.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use penstock_process::slots::inventory::Inventory;
-use penstock_process::slots::lock_directory::{Holder, LockDirectory, SlotLock, lease_port};
+use penstock_process::slots::lock_directory::{Holder, LockDirectory, SlotLock, hold_port};
 use penstock_process::slots::queue::{Answer, Waiting, waiting};
 use penstock_process::slots::{Need, Want};
 use penstock_process::system::{interest, keep_over_exec, now_ms, poll};
@@ -81,7 +81,7 @@ fn locks(folder: &Path) -> LockDirectory {
 }
 
 #[test]
-fn a_lease_lasts_as_long_as_the_worker_that_inherited_it() {
+fn a_lock_lasts_as_long_as_the_worker_that_inherited_it() {
     let folder = tempfile::tempdir().unwrap();
     let locks = locks(folder.path());
     let lock = granted(ask(&locks, "first", gpus(2, 1)).1).pop().unwrap();
@@ -89,7 +89,7 @@ fn a_lease_lasts_as_long_as_the_worker_that_inherited_it() {
     // The agent is gone; its worker is not.
     drop(lock);
     let (mut second, answer) = ask(&locks, "second", gpus(1, 1));
-    assert_eq!(why(answer), "1 GPU; 2 of 2 are leased by first");
+    assert_eq!(why(answer), "1 GPU; 2 of 2 are held by first");
 
     worker.kill().unwrap();
     worker.wait().unwrap();
@@ -97,7 +97,7 @@ fn a_lease_lasts_as_long_as_the_worker_that_inherited_it() {
     let got = wait_granted(&mut second);
     assert_eq!(got[0].share().gpus, ["0"]);
     let guard = locks.enter().unwrap().unwrap();
-    let jobs: Vec<String> = guard.leases().unwrap().into_iter().map(|entry| entry.holder.job).collect();
+    let jobs: Vec<String> = guard.entries().unwrap().into_iter().map(|entry| entry.holder.job).collect();
     assert_eq!(jobs, ["second"]);
 }
 
@@ -107,9 +107,9 @@ fn a_gang_gets_all_or_nothing_and_shares_do_not_overlap() {
     let locks = locks(folder.path());
     let first = granted(ask(&locks, "first", gpus(1, 1)).1);
     let (_second, answer) = ask(&locks, "second", gpus(1, 2));
-    assert_eq!(why(answer), "2 GPUs; 1 of 2 are leased by first");
+    assert_eq!(why(answer), "2 GPUs; 1 of 2 are held by first");
     let guard = locks.enter().unwrap().unwrap();
-    assert_eq!(guard.leases().unwrap().len(), first.len(), "nothing is half leased");
+    assert_eq!(guard.entries().unwrap().len(), first.len(), "nothing is half held");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn who_came_first_is_served_first_but_only_among_those_who_compete() {
     let locks = locks(folder.path());
     let first = granted(ask(&locks, "first", gpus(1, 1)).1);
     let (mut large, answer) = ask(&locks, "large", gpus(2, 1));
-    assert_eq!(why(answer), "2 GPUs; 1 of 2 are leased by first");
+    assert_eq!(why(answer), "2 GPUs; 1 of 2 are held by first");
     let (mut small, answer) = ask(&locks, "small", gpus(1, 1));
     assert_eq!(why(answer), "1 GPU; large waits before it");
     let cpus = Need { cpus: 4, ..Need::default() };
@@ -127,7 +127,7 @@ fn who_came_first_is_served_first_but_only_among_those_who_compete() {
 
     drop(first);
     let taken = wait_granted(&mut large);
-    assert_eq!(why(small.look(&machine(), now_ms()).unwrap()), "1 GPU; 2 of 2 are leased by large");
+    assert_eq!(why(small.look(&machine(), now_ms()).unwrap()), "1 GPU; 2 of 2 are held by large");
     drop(taken);
     assert_eq!(wait_granted(&mut small)[0].share().gpus, ["0"]);
 }
@@ -161,17 +161,17 @@ fn what_can_never_be_met_is_refused_and_waits_for_nobody() {
 }
 
 #[test]
-fn ports_are_leased_once_and_never_one_that_is_bound() {
+fn ports_are_held_once_and_never_one_that_is_bound() {
     let folder = tempfile::tempdir().unwrap();
     let locks = locks(folder.path());
     let mut ports = Vec::new();
-    let mut leases = Vec::new();
+    let mut locks_held = Vec::new();
     let stranger =
         (21_000..21_400).find_map(|port| std::net::TcpListener::bind(("127.0.0.1", port)).ok()).unwrap();
     for _ in 0..20 {
-        let lock = lease_port(&locks, &machine(), None, holder("first")).unwrap();
+        let lock = hold_port(&locks, &machine(), None, holder("first")).unwrap();
         ports.extend(lock.share().ports.clone());
-        leases.push(lock);
+        locks_held.push(lock);
     }
     ports.push(stranger.local_addr().unwrap().port());
     let many = ports.len();
@@ -194,8 +194,8 @@ fn many_processes_at_the_gate_at_once_get_disjoint_shares() {
             })
         })
         .collect();
-    let leases: Vec<SlotLock> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
-    let mut cpus: Vec<u32> = leases.iter().flat_map(|lock| lock.share().cpus.clone()).collect();
+    let locks_held: Vec<SlotLock> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    let mut cpus: Vec<u32> = locks_held.iter().flat_map(|lock| lock.share().cpus.clone()).collect();
     cpus.sort_unstable();
     assert_eq!(cpus, [0, 1, 2, 3]);
 }
@@ -215,13 +215,13 @@ fn a_directory_that_others_can_write_to_is_refused() {
 }
 
 #[test]
-fn a_lease_says_who_uses_it() {
+fn a_lock_says_who_uses_it() {
     let folder = tempfile::tempdir().unwrap();
     let locks = locks(folder.path());
     let mut lock = granted(ask(&locks, "first", gpus(1, 1)).1).pop().unwrap();
     let guard = locks.enter().unwrap().unwrap();
     lock.note(&guard, Some(3), 4_000_000);
     lock.note(&guard, Some(3), 4);
-    let entry = guard.leases().unwrap().pop().unwrap();
+    let entry = guard.entries().unwrap().pop().unwrap();
     assert_eq!((entry.holder.rank, entry.holder.pid, entry.holder.slot), (Some(3), 4, Some(0)));
 }

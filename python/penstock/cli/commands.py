@@ -73,6 +73,11 @@ COMMANDS = (
         "penstock.cli.job.slots:app",
     ),
     Command(
+        "hosts",
+        "The hosts of a job, and the key that hosts share so that they can join one.",
+        "penstock.cli.hosts:app",
+    ),
+    Command(
         "data",
         "Register raw files as datasets, look at them, verify, measure and export them.",
         "penstock.cli.data:app",

@@ -1,14 +1,17 @@
 """``penstock doctor``: is this machine fit for training?"""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from penstock.cli.job.home import home
 from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say
-from penstock.errors import UsageError
-from penstock.observe.doctor import examine
+from penstock.errors import KeyDamaged, KeyMissing, KeyUnsafe, UsageError
+from penstock.observe.doctor import Check, examine
 from penstock.observe.peaks.device import read_limits
+from penstock.process.hosts.host_key import key_path, read_key
 
 app = command_app(
     "doctor",
@@ -30,7 +33,7 @@ def doctor(
     """Look at everything once, print a verdict per line; exit 1 when something fails."""
     if peaks:
         return _measure_peaks(json=json)
-    checks = examine(directory)
+    checks = [*examine(directory), _host_key()]
     if json:
         print_json([check.to_json() for check in checks])
     else:
@@ -41,6 +44,18 @@ def doctor(
     if failed:
         say(f"not fit: {', '.join(failed)}")
     return 1 if failed else 0
+
+
+def _host_key() -> Check:
+    """Whether this host can join others: only a key that nobody else can read is used."""
+    path = key_path(home(), os.environ)
+    try:
+        read_key(path)
+    except KeyMissing:
+        return Check("key of hosts", "info", "none", "penstock hosts key, if this host is to join others")
+    except (KeyDamaged, KeyUnsafe) as problem:
+        return Check("key of hosts", "warn", str(problem), problem.hint or "")
+    return Check("key of hosts", "ok", str(path))
 
 
 def _measure_peaks(*, json: bool) -> int:

@@ -83,9 +83,19 @@
     │   ├── JobSilent            the job's agent does not answer
     │   ├── SaveUnheard          ranks were to save, and not all have heard it
     │   ├── SlotsImpossible      a job wants more than this machine has
-    │   ├── SlotsUnreadable      what is leased on this machine cannot be read
+    │   ├── SlotsUnreadable      what is held on this machine cannot be read
     │   ├── SpyMissing           the executable that reads stacks is not there
-    │   └── StacksForbidden      the kernel does not let us look into processes
+    │   ├── StacksForbidden      the kernel does not let us look into processes
+    │   ├── HostsInvalid         a list of hosts that makes no sense
+    │   ├── JoinInvalid          hosts that are to be one job, with too little to say about it
+    │   ├── KeyMissing           hosts are to join, and this one has no key
+    │   ├── KeyUnsafe            a key that others may know
+    │   ├── KeyDamaged           a key file that holds no key
+    │   ├── HostUnreachable      a host without an address, or that no interface leads to
+    │   ├── InterfaceUnknown     a network interface that this host does not have
+    │   ├── HostTaken            this host runs that job already
+    │   ├── HostsMissing         hosts that could not be started, each with its own words
+    │   └── BundleInvalid        what a launcher sent to a host is not a job
     ├── RunError                 training runs
     │   ├── RunUnknown           no run is in that directory
     │   ├── RunDamaged           a journal or records that cannot be read
@@ -120,6 +130,7 @@
         ├── IncarnationTaken         other processes began the incarnation that this one was told to join
         ├── CommitsUnseen            others committed since this state was loaded
         ├── ResumeFailed             a rank had trouble that is no damage, so no rank resumes
+        ├── PlaceNotShared           a place that not all hosts of a job see, with the host
         └── RanksMissing             ranks that did not report before the deadline
 
 An error says what happened with the values that matter, and, where one is known, a ``hint`` says what to do. Errors
@@ -176,13 +187,23 @@ from penstock.errors.observe import (
 )
 from penstock.errors.process import (
     AgentMissing,
+    BundleInvalid,
     HomeUnwritable,
+    HostsInvalid,
+    HostsMissing,
+    HostTaken,
+    HostUnreachable,
     IncidentUnknown,
+    InterfaceUnknown,
     JobAmbiguous,
     JobFileInvalid,
     JobInvalid,
     JobSilent,
     JobUnknown,
+    JoinInvalid,
+    KeyDamaged,
+    KeyMissing,
+    KeyUnsafe,
     ProcessError,
     RankUnknown,
     SaveUnheard,
@@ -245,6 +266,7 @@ from penstock.errors.state import (
     NothingLoads,
     NothingSaved,
     PlaceInUse,
+    PlaceNotShared,
     RanksDiffer,
     RanksMissing,
     RecordUnknown,
@@ -278,6 +300,7 @@ __all__ = [
     "BatchDamaged",
     "BatchUnreadable",
     "BucketMissing",
+    "BundleInvalid",
     "CacheUnusable",
     "CheckpointDamaged",
     "CheckpointRetired",
@@ -306,14 +329,23 @@ __all__ = [
     "ForeignUnusable",
     "FormatsMixed",
     "HomeUnwritable",
+    "HostTaken",
+    "HostUnreachable",
+    "HostsInvalid",
+    "HostsMissing",
     "IncarnationTaken",
     "IncidentUnknown",
     "IndexDamaged",
+    "InterfaceUnknown",
     "JobAmbiguous",
     "JobFileInvalid",
     "JobInvalid",
     "JobSilent",
     "JobUnknown",
+    "JoinInvalid",
+    "KeyDamaged",
+    "KeyMissing",
+    "KeyUnsafe",
     "LayoutChanged",
     "ManifestDamaged",
     "ManifestNewer",
@@ -331,6 +363,7 @@ __all__ = [
     "ObserveError",
     "PenstockError",
     "PlaceInUse",
+    "PlaceNotShared",
     "PlaceUnknown",
     "ProcessError",
     "RankUnknown",

@@ -123,13 +123,13 @@ class SaveUnheard(ProcessError):
 
 
 class SlotsUnreadable(ProcessError):
-    """What is leased on this machine cannot be read."""
+    """What is held on this machine cannot be read."""
 
-    hint = "the directory of leases is $PENSTOCK_SLOTS, or one of your own in /tmp"
+    hint = "the directory of locks is $PENSTOCK_SLOTS, or one of your own in /tmp"
 
     def __init__(self, *, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"what is leased cannot be read: {reason}")
+        super().__init__(f"what is held cannot be read: {reason}")
 
 
 class SlotsImpossible(ProcessError):
@@ -165,3 +165,105 @@ class StacksForbidden(ProcessError):
             else "run this as the job's owner or as root; containers need the capability SYS_PTRACE"
         )
         super().__init__(f"the kernel forbids to look into the {workers} workers of job {job}")
+
+
+class HostsInvalid(ProcessError):
+    """A list of hosts that makes no sense, with the option and what was given."""
+
+    def __init__(self, *, option: str, value: str, reason: str, hint: str | None = None) -> None:
+        self.option, self.value, self.reason, self.hint = option, value, reason, hint
+        super().__init__(f"{option} {value}: {reason}")
+
+
+class JoinInvalid(ProcessError):
+    """Hosts that are to be one job, with too little or contradictory to say about it."""
+
+    def __init__(self, *, reason: str, hint: str | None = None) -> None:
+        self.reason, self.hint = reason, hint
+        super().__init__(reason)
+
+
+class KeyMissing(ProcessError):
+    """Hosts are to join, and this one has no key."""
+
+    def __init__(self, *, path: Path) -> None:
+        self.path = path
+        self.hint = (
+            f"`penstock hosts key` makes one; `scp -p {path} HOST:{path}` copies it to every other host;"
+            " `--no-key` joins in the open, as torchrun does"
+        )
+        super().__init__(f"hosts that join need a common key, and there is none in {path}")
+
+
+class KeyUnsafe(ProcessError):
+    """A key that others may know."""
+
+    def __init__(self, *, path: Path, reason: str, hint: str | None = None) -> None:
+        self.path, self.reason = path, reason
+        self.hint = hint or "`penstock hosts key` makes one of your own where there is none"
+        super().__init__(f"the key {path} {reason}")
+
+
+class KeyDamaged(ProcessError):
+    """A key file that holds no key."""
+
+    hint = "remove it, `penstock hosts key` makes another, and copy that to every host"
+
+    def __init__(self, *, path: Path, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"the key {path} {reason}")
+
+
+class HostUnreachable(ProcessError):
+    """A host whose name has no address, or that no interface leads to."""
+
+    exit_code = 1
+    hint = "`getent hosts NAME` shows what a name means here; --rdzv-endpoint takes an address as well"
+
+    def __init__(self, *, host: str, reason: str) -> None:
+        self.host, self.reason = host, reason
+        super().__init__(f"host {host} cannot be reached: {reason}")
+
+
+class InterfaceUnknown(ProcessError):
+    """A network interface that this host does not have, or that has no address."""
+
+    def __init__(self, *, interface: str, known: list[str]) -> None:
+        self.interface, self.known = interface, known
+        self.hint = f"interfaces with an address are {', '.join(known)}"
+        super().__init__(f"--interface {interface}: this host has no such interface with an address")
+
+
+class HostTaken(ProcessError):
+    """A host runs that job already."""
+
+    exit_code = 1
+
+    def __init__(self, *, job: str, directory: Path, host: str) -> None:
+        self.job, self.directory, self.host = job, directory, host
+        self.hint = f"`penstock stop {job}` ends it; another --rdzv-id is another job"
+        super().__init__(f"host {host} runs job {job} already, in {directory}")
+
+
+class HostsMissing(ProcessError):
+    """Hosts that could not be started, each with its own words."""
+
+    exit_code = 1
+    hint = "`ssh -o BatchMode=yes HOST true` must work for every host; ~/.ssh/config is used"
+
+    def __init__(self, *, asked: int, here: int, problems: dict[str, str]) -> None:
+        self.asked, self.here, self.problems = asked, here, problems
+        some = [f"{host}: {words}" for host, words in list(problems.items())[:8]]
+        more = [f"and {len(problems) - 8} more"] if len(problems) > 8 else []
+        super().__init__(" · ".join([f"{asked} asked", f"{here} here", *some, *more]))
+
+
+class BundleInvalid(ProcessError):
+    """What a launcher sent to a host is not what this Penstock understands."""
+
+    exit_code = 1
+    hint = "launcher and hosts need the same Penstock"
+
+    def __init__(self, *, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the launcher sent something else than a job: {reason}")

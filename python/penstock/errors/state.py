@@ -223,3 +223,18 @@ class RanksMissing(StateError):
         self.hint = "look at the logs of these ranks first"
         shown = ", ".join(_some([str(rank) for rank in missing]))
         super().__init__(f"{what}: after {waited_s:.0f} s nothing was heard of rank {shown} (of {ranks})")
+
+
+class PlaceNotShared(StateError):
+    """A host of a job does not see the place that rank 0 writes to: local disks under one name."""
+
+    exit_code = 1
+
+    def __init__(self, *, host: str, host_rank: int, place: str, waited_s: float) -> None:
+        self.host, self.host_rank, self.place, self.waited_s = host, host_rank, place, waited_s
+        self.hint = (
+            "give a directory on a file system that all hosts share, or an object store (s3://…, gs://…)"
+        )
+        super().__init__(
+            f"host {host} (host rank {host_rank}) does not see in {place} what rank 0 wrote there {waited_s:.0f} s ago"
+        )

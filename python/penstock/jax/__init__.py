@@ -1,6 +1,7 @@
 """JAX: batches as global arrays over a mesh, made from the rows of each process; pytrees for checkpoints."""
 
 from penstock.jax.batch import Batch
+from penstock.jax.initialize import initialize
 from penstock.jax.jaxpr_flops import Flops, flops
 from penstock.jax.lane import lane_of
 from penstock.jax.loader import Loader, loader
@@ -14,6 +15,7 @@ __all__ = [
     "ObservedLoop",
     "State",
     "flops",
+    "initialize",
     "lane_of",
     "loader",
     "observed",

@@ -1,6 +1,6 @@
-"""What this machine has for jobs, who holds it, and who waits: read from the leases, which need no server.
+"""What this machine has for jobs, who holds it, and who waits: read from locks, which need no server.
 
-A lease is a locked file in a directory of the user; the agent's executable knows how to read it.
+A lock is a file in a directory of the user; the agent's executable knows how to read it.
 """
 
 import json
@@ -25,7 +25,7 @@ class Share(msgspec.Struct, frozen=True):
     ports: list[int]
 
 
-class Lease(msgspec.Struct, frozen=True):
+class HeldSlot(msgspec.Struct, frozen=True):
     """Who has it. Without a slot it is what a gang shares; without a rank, a spare."""
 
     job: str
@@ -57,7 +57,7 @@ class SlotTable(msgspec.Struct, frozen=True):
     gpus: list[str]
     memory_bytes: int
     ports: dict[str, Any]
-    leases: list[Lease]
+    held: list[HeldSlot]
     waiting: list[Ticket]
 
 

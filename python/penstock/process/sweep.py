@@ -8,12 +8,13 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.process.job.catalogue import FINAL, Job, jobs
 from penstock.process.job.launch import agent_path
+from penstock.process.job.local_home import HOST_DIRECTORIES
 
 SWEEP_PATIENCE_S = 30.0
 #: In the directory of a lost job, once nothing of it is left. What it left cannot come back.
@@ -87,14 +88,25 @@ def prune(home: Path, *, older_s: float, dry_run: bool = False) -> list[Pruned]:
             continue
         if time.time() - (state.ended_at or state.started_at) < older_s:
             continue
-        freed = _size(job.directory)
+        freed, host = _size(job.directory), job.host_file()
         if not dry_run:
             # Out of the list first: half a directory is no job.
             aside = job.directory.with_name(f".removed-{job.id}")
             job.directory.rename(aside)
             shutil.rmtree(aside)
+            _forget(host)
         pruned.append(Pruned(job.id, state.phase, freed))
     return pruned
+
+
+def _forget(host: dict[str, Any] | None) -> None:
+    """Take a host that removed its part out of the job's directory; the last one takes the directory along."""
+    if host is None or not host.get("job_directory"):
+        return
+    directory = Path(host["job_directory"])
+    (directory / HOST_DIRECTORIES / str(host["name"])).unlink(missing_ok=True)
+    if not Job(directory).host_names():
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _size(directory: Path) -> int:

@@ -9,8 +9,9 @@ import signal
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from penstock.errors import JobSilent
 from penstock.events.redaction import Redaction
-from penstock.process.job.catalogue import Job
+from penstock.process.job.catalogue import FINAL, Job
 
 #: A line of a journal is a few hundred bytes; what is longer is no journal.
 LINE_BYTES_MAX = 1 << 20
@@ -34,12 +35,26 @@ class Story:
     def __init__(self, job: Job) -> None:
         self._path = job.directory / "journal.jsonl"
         self._place = 0
+        #: Of a job of many hosts, whose voters know more than this host's file.
+        self._job = job if job.host_file() is not None else None
+        #: The newest line of that journal that was told.
+        self._line = 0
         description = job.description()
         self._gangs = _names(description)
         self._redaction = Redaction()
 
     def more(self) -> Iterator[Happening]:
         """What is new. A line whose end is not written yet comes later; a torn one is left out."""
+        entries = None if self._job is None else _journal_of_all(self._job)
+        for entry in self._in_file() if entries is None else entries:
+            number = entry.get("line", 0)
+            if self._job is not None and number <= self._line and (number or self._line):
+                # Told before, by whoever was asked, or a fact of this host alone.
+                continue
+            self._line = max(self._line, number)
+            yield self._happening(entry)
+
+    def _in_file(self) -> Iterator[dict[str, Any]]:
         try:
             file = self._path.open("rb")
         except FileNotFoundError:
@@ -48,12 +63,9 @@ class Story:
             file.seek(self._place)
             while (line := file.readline(LINE_BYTES_MAX)).endswith(b"\n"):
                 self._place += len(line)
-                try:
-                    entry = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(entry, dict):
-                    yield self._happening(entry)
+                entry = _entry(line)
+                if entry is not None:
+                    yield entry
 
     def _happening(self, entry: dict[str, Any]) -> Happening:
         shown: Any = self._redaction.document(entry)
@@ -62,6 +74,26 @@ class Story:
         life = entry.get("incarnation", _life(entry))
         tell = _SENTENCES.get(str(entry.get("event")), _anything)
         return Happening(float(entry.get("at", 0.0)), who, life, tell(shown), shown)
+
+
+def _entry(line: bytes | str) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def _journal_of_all(job: Job) -> list[dict[str, Any]] | None:
+    """The journal of the job, as its hosts know it; none where nobody answers, as after the end."""
+    if job.phase() in (*FINAL, "lost"):
+        return None
+    from penstock.process.hosts.host_table import journal_lines
+
+    try:
+        return journal_lines(job)
+    except JobSilent:
+        return None
 
 
 def _life(entry: dict[str, Any]) -> int | None:
@@ -103,8 +135,25 @@ def _ordered(entry: dict[str, Any]) -> str:
     return f"life {entry.get('incarnation')} is ordered: {entry.get('reason')}"
 
 
+def _prepared(entry: dict[str, Any]) -> str:
+    return (
+        f"life {entry.get('incarnation')} is prepared on all hosts; rank 0 listens at {entry.get('meeting')}"
+    )
+
+
+def _hosts(entry: dict[str, Any]) -> str:
+    """Who is on the list of hosts from now on."""
+    about = entry.get("about") or {}
+    placed = [f"{host.get('name')} has host rank {rank}" for rank, host in about.get("placed", [])]
+    lost = [f"the host of host rank {rank} is lost" for rank in about.get("lost", [])]
+    back = [f"the host of host rank {rank} is back" for rank in about.get("back", [])]
+    return ", ".join([*lost, *back, *placed]) or "the list of hosts is new"
+
+
 def _started(entry: dict[str, Any]) -> str:
     pids = entry.get("pids", [])
+    if not pids:
+        return "all workers run, on all hosts"
     named = ", ".join(map(str, pids[:8])) + (f" and {len(pids) - 8} more" if len(pids) > 8 else "")
     return f"{len(pids)} {'worker runs' if len(pids) == 1 else 'workers run'}: {named}"
 
@@ -205,7 +254,9 @@ def _facts(about: dict[str, Any], of: str = "") -> Iterator[str]:
 
 _SENTENCES = {
     "ordered": _ordered,
+    "prepared": _prepared,
     "started": _started,
+    "hosts": _hosts,
     "exited": _exited,
     "failed": _failed,
     "blamed": _blamed,

@@ -11,10 +11,12 @@
     skips.jsonl             what is left out of the data (``penstock.SkipJournal``)
     alerts/HOST.jsonl       alerts that a watcher has raised (``penstock.report.watch``)
     feeds/RANK.page         what a rank's feeds have counted, where the run is watched
+    places/TOKEN            of a job of many hosts: by which hosts see that they share the directory
     taps/RANK.tap           what a rank reads now, for ``penstock view``; gone when it ends
     checkpoints/            unless they are elsewhere
 
-All ranks must see the same directory, or one of their own: what has to be the same on all of them goes through rank 0.
+All ranks must see the same directory; ranks of one host may have one of their own, because what has to be the same on all of them goes
+through rank 0.
 """
 
 import os

@@ -8,7 +8,6 @@ the journal before anything follows from it.
 import logging
 import math
 import time
-import uuid
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -37,6 +36,7 @@ from penstock.run.settings import Settings
 from penstock.run.start.feed_source import feed_at
 from penstock.run.start.past import CURSOR, WINDOW, Past
 from penstock.run.start.refusals import refuse_seed, refuse_short_memory, refuse_stopped
+from penstock.run.start.run_place import life_token
 from penstock.run.start.shared_facts import shared_decisions, shared_skips
 from penstock.run.start.upkeep import keep_of
 from penstock.run.step.garbage import Frozen
@@ -81,7 +81,7 @@ class Life:
         self._unjudged: deque[Report] = deque()
         self._last_loss = math.nan
         # The same on all ranks, and in no other life: no launcher names a start so that no other one has its name.
-        token = state.share(uuid.uuid4().hex.encode()).decode()
+        token = life_token(state, settings.directory)
         self._checkpoints = settings.checkpoints or Checkpoints(
             settings.directory.checkpoints, keep=keep_of(settings), rank=state.rank, ranks=state.ranks
         )

@@ -42,6 +42,7 @@ from penstock.state.log.retention import Keep
 from penstock.state.log.watch import Watch
 from penstock.state.manifest import Manifest
 from penstock.state.ranks.agreement import agree, await_choice
+from penstock.state.ranks.one_place import check_one_place, host_position
 from penstock.state.ranks.rank_group import Ranks
 from penstock.state.ranks.roll import call
 from penstock.state.save.arenas import Arenas
@@ -245,6 +246,7 @@ class Checkpoints:
             counted = uuid.uuid4().hex if rank == 0 and self._incarnation is not None else ""
             wanted = Member(rank, ranks, self._ranks.token or counted, self._incarnation)
             limit_s = self._options.deadline_s
+            check_one_place(self.store, host_position(), ranks, deadline_s=limit_s)
             if self._ranks.drawn:
                 self._member = fence(self.log, wanted, deadline_s=limit_s)
             else:

@@ -186,7 +186,7 @@ fn tree(all: &[Process], gang: &GangState, rank: &WorkerState) -> Vec<Value> {
     let shown = |process: Process| {
         let words = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
         json!({
-            "role": gang.role, "rank": rank.rank, "pid": process.pid, "parent": process.parent, "state": process.state.to_string(),
+            "role": gang.role, "rank": gang.first_rank + rank.rank, "pid": process.pid, "parent": process.parent, "state": process.state.to_string(),
             "cpu_s": process.cpu_ticks as f64 / tick as f64,
             "rss_bytes": process.rss_pages * page.unsigned_abs(),
             "command": String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " "),

@@ -35,7 +35,9 @@ pub(super) struct CoordinatorLink {
     heard: Vec<u8>,
     asked: Option<Asked>,
     started_ms: Option<u64>,
-    /// The report that was sent last.
+    /// Reports so far: the number of the newest is one less.
+    pub(super) reports: u64,
+    /// The report that was sent last; nothing when it has to be sent again, whatever it says.
     pub(super) told: Option<Report>,
     /// When to report again, even if nothing happened.
     pub(super) look_at_ms: Option<u64>,
@@ -90,12 +92,13 @@ impl CoordinatorLink {
             self.lose();
             return;
         }
+        self.reports = report.number + 1;
         self.asked = Some(Asked { number: report.number, at_ms: report.now_ms });
     }
 
-    /// The answer to the newest report, if it has come.
-    pub(super) fn hear(&mut self) -> Option<Orders> {
-        let stream = self.stream.as_ref()?;
+    /// Takes in what the coordinator has said, without waiting.
+    pub(super) fn listen(&mut self) {
+        let Some(stream) = self.stream.as_ref() else { return };
         let mut piece = [0; 64 << 10];
         // SAFETY: the descriptor is open, and the place has so much room. Only this call does not block; writing may.
         let count = unsafe {
@@ -110,14 +113,18 @@ impl CoordinatorLink {
         if self.heard.len() > ANSWER_BYTES_MAX {
             self.lose();
         }
-        let end = memchr::memchr(b'\n', &self.heard)?;
-        let line: Vec<u8> = self.heard.drain(..=end).collect();
-        let orders: Orders = serde_json::from_slice(&line).ok()?;
-        if self.asked.as_ref().is_none_or(|asked| asked.number != orders.number) {
-            return None;
+    }
+
+    /// The next orders that have come, and whether they are about the newest report: its answer, or given unasked after it.
+    pub(super) fn hear(&mut self) -> Option<(Orders, bool)> {
+        while let Some(end) = memchr::memchr(b'\n', &self.heard) {
+            let line: Vec<u8> = self.heard.drain(..=end).collect();
+            let Ok(orders) = serde_json::from_slice::<Orders>(&line) else { continue };
+            self.asked.take_if(|asked| asked.number == orders.number);
+            let newest = orders.number + 1 == self.reports;
+            return Some((orders, newest));
         }
-        self.asked = None;
-        Some(orders)
+        None
     }
 
     /// The coordinator is gone, or will be.

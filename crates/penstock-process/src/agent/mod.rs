@@ -4,12 +4,14 @@ mod assigned_job;
 mod control_socket;
 mod coordinator_link;
 mod gang;
+mod host_lease;
 mod launcher_pipes;
 mod liveness;
 mod lookout;
 mod outer_pids;
 mod published_state;
 mod resources;
+mod standing;
 mod stop;
 mod wakeups;
 
@@ -24,10 +26,12 @@ use crate::agent::control_socket::ControlSocket;
 use crate::agent::coordinator_link::CoordinatorLink;
 use crate::agent::gang::start::JobZygotes;
 use crate::agent::gang::workers::Workers;
+use crate::agent::host_lease::HostLease;
 use crate::agent::launcher_pipes::LauncherPipes;
 use crate::agent::liveness::Liveness;
 use crate::agent::published_state::PublishedState;
 use crate::agent::resources::Resources;
+use crate::agent::standing::HostPlace;
 use crate::agent::stop::Ending;
 use crate::agent::wakeups::Wakeups;
 use crate::coordinator::history::Entry;
@@ -71,6 +75,10 @@ pub struct Agent {
     resources: Resources,
     /// Who runs, and who was left behind.
     workers: Workers,
+    /// Where this host stands among others.
+    host: HostPlace,
+    /// How long it may run ranks unheard.
+    lease: HostLease,
     /// How the job ends.
     ending: Ending,
 }
@@ -95,11 +103,12 @@ pub fn run(directory: &JobDirectory, fds: InheritedFds) -> Result<()> {
     while agent.ending.over.is_none() {
         let look_ms = agent.look();
         let safety_ms = agent.keep_safe();
+        let lease_ms = agent.keep_lease();
         let queue_ms = agent.serve_waves()?;
         let zygotes_ms = agent.keep_zygotes();
         let lookout_ms = agent.keep_lookout();
         let link_ms = agent.talk();
-        let vitals_ms = [agent.keep_collector(), lookout_ms];
+        let vitals_ms = [agent.keep_collector(), lookout_ms, lease_ms];
         let next = [look_ms, safety_ms, queue_ms, zygotes_ms, link_ms, agent.coordinator.look_at_ms];
         let next = next.into_iter().chain(vitals_ms).flatten().min();
         agent.wait(next)?;
@@ -143,6 +152,8 @@ impl Agent {
             launcher: LauncherPipes::open(fds.launcher, fds.ready, fds.input)?,
             workers: Workers::open(job.plans.len()),
             zygotes: JobZygotes::default(),
+            host: HostPlace::default(),
+            lease: HostLease::default(),
             ending: Ending::default(),
             job,
             view,
@@ -180,8 +191,10 @@ impl Agent {
         }
         let due = self.coordinator.look_at_ms.is_some_and(|due_ms| now_ms >= due_ms);
         let gangs: Vec<GangReport> = (0..self.job.plans.len()).map(|gang| self.gang_report(gang)).collect();
-        let number = self.coordinator.told.as_ref().map_or(0, |told| told.number + 1);
-        let report = Report { number, machine: 0, now_ms, stop: self.ending.stop.clone(), gangs };
+        let number = self.coordinator.reports;
+        let unkillable =
+            self.unkillable_ranks() + u32::try_from(self.workers.abandoned.len()).unwrap_or(u32::MAX);
+        let report = Report { number, machine: 0, now_ms, stop: self.ending.stop.clone(), gangs, unkillable };
         let news = self.coordinator.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if news {
             self.save();
@@ -196,9 +209,14 @@ impl Agent {
 
     /// Does what the coordinator says.
     fn follow(&mut self, orders: &Orders) -> Result<()> {
+        let is_waiting = orders.gangs.is_empty() && orders.over.is_none() && !orders.reason.is_empty();
+        if is_waiting && self.view.state.reason != orders.reason {
+            self.say(&orders.reason);
+        }
         self.view.state.phase = orders.phase;
         self.view.state.reason.clone_from(&orders.reason);
         self.coordinator.look_at_ms = orders.look_at_ms;
+        self.host.note(orders.standing.as_ref());
         for order in &orders.gangs {
             self.carry_out(order)?;
         }
@@ -248,7 +266,7 @@ impl Agent {
         }
         if interests[1].revents != 0 {
             self.wakeups.keeper = None;
-            self.fail_job("the keeper was killed".to_owned(), 1);
+            self.note_lost_keeper();
             // Nobody may outlive the keeper by more than a second, whoever has to decide what.
             (0..self.job.plans.len()).for_each(|gang| self.kill_gang(gang));
         }
@@ -266,8 +284,12 @@ impl Agent {
         }
         self.hear_zygotes();
         if interests[4].revents != 0 {
-            if let Some(orders) = self.coordinator.hear() {
-                self.follow(&orders)?;
+            self.coordinator.listen();
+            while let Some((orders, newest)) = self.coordinator.hear() {
+                self.note_lease(&orders);
+                if newest {
+                    self.follow(&orders)?;
+                }
             }
         }
         Ok(())

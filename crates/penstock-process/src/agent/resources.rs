@@ -1,7 +1,7 @@
-//! What the gangs of a job lease: slots before a life can begin, kept from life to life, and a port to meet at, new in each.
+//! What the gangs of a job hold: slots before a life can begin, kept from life to life, and a port to meet at, new in each.
 //!
 //! Gangs that are ordered to start together ask together, so that two jobs cannot each hold half of what both need. A gang whose slots
-//! are not free is queued; the agent looks again when the kernel tells that somebody's lease is gone.
+//! are not free is queued; the agent looks again when the kernel tells that somebody's lock is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
@@ -11,13 +11,14 @@ use crate::agent::assigned_job::AssignedJob;
 use crate::agent::gang::spawn::{self, WorkerSlot};
 use crate::complain;
 use crate::coordinator::messages::Order;
+use crate::coordinator::verdict::Action;
 use crate::error::{ProcessError, Result};
 use crate::job::policy::Scope;
 use crate::job::state::Phase;
-use crate::job::{Job, JobDirectory};
+use crate::job::{GangPlan, Job, JobDirectory};
 use crate::slots::devices::variables;
 use crate::slots::inventory::Inventory;
-use crate::slots::lock_directory::{Holder, LockDirectory, SlotLock, lease_port};
+use crate::slots::lock_directory::{Holder, LockDirectory, SlotLock, hold_port};
 use crate::slots::queue::{Answer, Waiting};
 use crate::system::cgroup::{self, Cgroup};
 use crate::system::memory_limit::{MemoryGroups, Version};
@@ -32,6 +33,15 @@ pub(super) struct Start {
     pub(super) incarnation: u32,
     /// Why, and which slot each worker gets.
     pub(super) order: Order,
+}
+
+impl Start {
+    /// Which slot each rank gets; in order, where nobody says otherwise.
+    pub(super) fn places(&self, plan: &GangPlan) -> Vec<(u32, u32)> {
+        let named = self.order.placement.iter().copied();
+        let slots = named.chain(plan.ranks.clone().skip(self.order.placement.len()));
+        plan.ranks.clone().zip(slots).collect()
+    }
 }
 
 /// Lives that were ordered together, and ask together.
@@ -95,7 +105,7 @@ pub(super) struct JobSlots {
 }
 
 impl JobSlots {
-    /// Nothing leased yet. `pid` is the agent, as others see it.
+    /// Nothing held yet. `pid` is the agent, as others see it.
     pub(super) fn new(job: &Job, directory: String, pid: i32) -> Self {
         let holder =
             Holder { job: job.id.clone(), directory, role: String::new(), slot: None, rank: None, pid };
@@ -156,9 +166,8 @@ impl JobSlots {
             return Ok(port);
         }
         let holder = Holder { role: about.name.clone(), ..self.holder.clone() };
-        let leased =
-            self.locks().and_then(|locks| lease_port(&locks, &self.ports, about.master_port, holder));
-        match leased {
+        let held = self.locks().and_then(|locks| hold_port(&locks, &self.ports, about.master_port, holder));
+        match held {
             Ok(lock) => {
                 let port = lock.share().ports.first().copied();
                 self.meeting.insert(role, lock);
@@ -167,7 +176,7 @@ impl JobSlots {
             Err(problem) if about.master_port.is_some() => Err(problem),
             // Ranks that need no port run as well, and those that do get one that was free a moment ago.
             Err(problem) => {
-                complain!("penstock-agent: the port of {} is not leased: {problem}", about.name);
+                complain!("penstock-agent: the port of {} is not held: {problem}", about.name);
                 spawn::free_port()
             }
         }
@@ -184,11 +193,11 @@ impl JobSlots {
 }
 
 impl Agent {
-    /// Starts a life at once, or when the slots of its role are leased.
+    /// Starts a life at once, or when the slots of its role are taken.
     pub(super) fn begin(&mut self, start: Start) -> Result<()> {
         let role = self.job.plans[start.gang].role;
         if self.job.spec.want(role).need.is_nothing() || self.resources.slots.by_role.contains_key(&role) {
-            return self.start_gang(&start);
+            return self.go_on(&start);
         }
         let plans = &self.job.plans;
         let of_role = |wave: &&mut Wave| wave.starts.iter().any(|known| plans[known.gang].role == role);
@@ -202,10 +211,22 @@ impl Agent {
         Ok(())
     }
 
+    /// The slots of a life are taken: begins it, or takes note that it is ready.
+    fn go_on(&mut self, start: &Start) -> Result<()> {
+        match start.order.action {
+            Action::Prepare { .. } => {
+                self.note_placed(start);
+                Ok(())
+            }
+            _ => self.start_gang(start),
+        }
+    }
+
     /// A gang is over for good; with the last one of a role its slots are free.
     pub(super) fn release(&mut self, gang: usize) {
         self.resources.slots.leave(gang);
         self.workers.tracked[gang].queued = None;
+        self.workers.tracked[gang].preparation = None;
         let role = self.job.plans[gang].role;
         let mut peers = (0..self.job.plans.len()).filter(|peer| self.job.plans[*peer].role == role);
         if peers.all(|peer| self.resources.slots.over.contains(&peer)) {
@@ -238,8 +259,9 @@ impl Agent {
 
     /// Looks whether somebody who waits is served, if it is time; when to look again.
     pub(super) fn serve_waves(&mut self) -> Result<Option<u64>> {
-        if self.ending.stop.is_some() {
+        if self.is_ending() {
             // Nobody begins after a stop, not even who got its slots.
+            self.workers.tracked.iter_mut().for_each(|tended| tended.preparation = None);
             return Ok(None);
         }
         let mut next_ms = None;
@@ -251,7 +273,7 @@ impl Agent {
                         self.resources.slots.by_role.extend(wave.roles.iter().copied().zip(grant));
                         for start in &wave.starts {
                             self.workers.tracked[start.gang].queued = None;
-                            self.start_gang(start)?;
+                            self.go_on(start)?;
                         }
                         continue;
                     }
@@ -310,7 +332,7 @@ impl Agent {
     pub(super) fn memory_limit(&self, gang: usize) -> Option<String> {
         let wanted = self.job.spec.roles[self.job.plans[gang].role].slots.memory_bytes > 0;
         let version = self.resources.memory.as_ref().map(MemoryGroups::version);
-        wanted.then(|| version.map_or("the lease alone", Version::name).to_owned())
+        wanted.then(|| version.map_or("the lock alone", Version::name).to_owned())
     }
 
     /// Writes down who uses which slot.

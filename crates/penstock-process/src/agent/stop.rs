@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::time::Duration;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, LOOK_MS};
 use crate::coordinator::messages::Over;
 use crate::coordinator::verdict::Stop;
 use crate::job::state::{Phase, wall_s};
@@ -17,6 +17,8 @@ const LAUNCHER_GONE_GRACE_MS: u64 = 400;
 const STOP_SLACK_MS: u64 = 3000;
 /// How often a save that puts off the end is looked at.
 const SAVE_LOOK_MS: u64 = 100;
+/// From the end of the last rank to ours, on a host that leaves: its last report is heard meanwhile.
+const LEAVE_MS: u64 = 200;
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// How the job ends; empty until somebody asks.
@@ -30,13 +32,49 @@ pub(super) struct Ending {
     pub(super) kill_ms: Option<u64>,
     /// Until when a save may put that off.
     pub(super) save_by_ms: u64,
+    /// This host leaves its job, and why; the job goes on elsewhere.
+    pub(super) leaves: Option<String>,
+    /// When it does, its ranks being gone.
+    pub(super) leave_ms: Option<u64>,
     /// What the coordinator said at the end.
     pub(super) over: Option<Over>,
 }
 
 impl Agent {
+    /// Without a keeper nobody would end what is left of us. A job of many hosts goes on without this one.
+    pub(super) fn note_lost_keeper(&mut self) {
+        let by = "the keeper was killed";
+        match self.host.standing {
+            None => self.fail_job(by.to_owned(), 1),
+            Some(_) => self.ending.leaves = Some(by.to_owned()),
+        }
+    }
+
+    /// Leaves a job of many hosts once nobody of it runs here and the others could hear of that; when to look again.
+    fn keep_leaving(&mut self) -> Option<u64> {
+        let why = self.ending.leaves.clone()?;
+        if !self.workers.running.is_empty() || self.workers.orphans_left > 0 {
+            (0..self.job.plans.len()).for_each(|gang| self.kill_gang(gang));
+            return Some(now_ms() + LOOK_MS);
+        }
+        let leave_ms = *self.ending.leave_ms.get_or_insert(now_ms() + LEAVE_MS);
+        if now_ms() >= leave_ms {
+            self.view.state.reason = why;
+            self.ending.over = Some(Over { phase: Phase::Failed, code: 1 });
+        }
+        Some(leave_ms)
+    }
+
+    /// Whether nobody may begin any more.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.stop.is_some() || self.ending.leaves.is_some()
+    }
+
     /// Ends by itself what has to end, when nobody says so in time; when to look again.
     pub(super) fn keep_safe(&mut self) -> Option<u64> {
+        if let Some(again_ms) = self.keep_leaving() {
+            return Some(again_ms);
+        }
         let due_ms = self.ending.kill_ms?;
         if now_ms() < due_ms {
             return Some(due_ms);
@@ -96,6 +134,8 @@ impl Agent {
                 placement: Vec::new(),
                 incident: true,
                 suspicion: None,
+                meeting: None,
+                past: None,
             };
             if state.incarnation.is_some() {
                 self.note_incident(&order);

@@ -4,15 +4,18 @@
 //! its neighbours mean for it ([`neighbours`]): who waits for whom, who restarts with whom, whose failure ends the job. Asked the
 //! same again, it says the same and writes nothing: a coordinator that takes over in the middle says what the last one meant to say.
 
+mod hosts;
 mod neighbours;
 mod news;
 mod placement;
 mod progress;
 
-use crate::coordinator::hang::{Judgement, Patience, Pulse};
+use crate::coordinator::decider::hosts::prepared_first;
+use crate::coordinator::hang::{Judgement, Pulse};
 use crate::coordinator::history::{Entry, GangHistory, JobHistory, Outcome};
-use crate::coordinator::messages::{GangReport, Order, Orders, Over, Report, WorkerReport};
+use crate::coordinator::messages::{Order, Orders, Over, Report};
 use crate::coordinator::verdict::{Action, Gang, UNKILLABLE_MS, Verdict, WITNESS_MS, decide};
+use crate::coordinator::view::{GangView, JobView};
 use crate::job::policy::Cause;
 use crate::job::state::Phase;
 use crate::job::{GangPlan, Job, Kind};
@@ -44,43 +47,56 @@ impl Decider {
         &self.history
     }
 
-    /// What to write down, and then to order.
+    /// What to write down, and then to order, on one host.
     pub fn consider(&mut self, report: &Report) -> (Vec<Entry>, Orders) {
-        if let Some(stop) = report.stop.clone() {
-            // The agent has written it down before it said so.
-            self.history.fold(&Entry::Stop { stop });
+        let view = JobView::of_report(report, &self.job);
+        self.consider_view(&view)
+    }
+
+    /// What to write down, and then to order.
+    pub fn consider_view(&mut self, view: &JobView<'_>) -> (Vec<Entry>, Orders) {
+        self.hear_stop(view);
+        for (gang, about) in view.gangs.iter().enumerate().take(self.plans.len()) {
+            self.take_note(gang, about, view.now_ms);
+            self.take_note_of_hosts(gang, about, view);
         }
-        for (gang, about) in report.gangs.iter().enumerate().take(self.plans.len()) {
-            self.take_note(gang, about, report.now_ms);
-        }
-        self.note_preemptions(report);
-        self.spread_failures(report);
-        (0..self.plans.len()).for_each(|gang| self.learn(gang, about(report, gang)));
-        self.settle(report);
+        self.note_preemptions(view);
+        self.spread_failures(view);
+        (0..self.plans.len()).for_each(|gang| self.learn(gang, about(view, gang)));
+        self.settle(view);
         let mut orders = Vec::new();
         let mut look_at_ms: Option<u64> = None;
         for gang in 0..self.plans.len() {
-            let (order, until_ms) = self.order(gang, report);
+            let (order, until_ms) = self.order(gang, view);
             look_at_ms = look_at_ms.into_iter().chain(until_ms).min();
             orders.push(order);
         }
-        let over = self.conclude(report);
+        let over = self.conclude(view);
         let phase = over.as_ref().map_or_else(|| phase_of(&orders), |over| over.phase);
         let queued = orders.iter().find(|order| phase == Phase::Queued && order.phase == phase);
         let reason = queued.map_or_else(|| self.history.reason.clone(), |order| order.reason.clone());
-        let answer = Orders { number: report.number, phase, reason, gangs: orders, look_at_ms, over };
+        let answer = Orders {
+            number: view.number,
+            phase,
+            reason,
+            gangs: orders,
+            look_at_ms,
+            over,
+            standing: None,
+            lease_until_ms: None,
+        };
         (std::mem::take(&mut self.noted), answer)
     }
 
     /// Ends for good what is to be ended, before anything else is decided: one gang's end may be another's, or nobody may begin
     /// any more. Ends at the latest when all are over.
-    fn settle(&mut self, report: &Report) {
+    fn settle(&mut self, view: &JobView<'_>) {
         for _ in 0..=self.plans.len() {
             let before = self.noted.len();
             for gang in 0..self.plans.len() {
-                let verdict = self.verdict(gang, report);
+                let verdict = self.verdict(gang, view);
                 if matches!(verdict.action, Action::Succeed | Action::Fail | Action::Stopped) {
-                    self.write_down(gang, &verdict);
+                    self.write_down(gang, &verdict, view);
                 }
             }
             if self.noted.len() == before {
@@ -95,19 +111,22 @@ impl Decider {
     }
 
     /// What to do with a gang.
-    fn verdict(&self, gang: usize, report: &Report) -> Verdict {
+    fn verdict(&self, gang: usize, view: &JobView<'_>) -> Verdict {
         let history = &self.history.gangs[gang];
-        let about = about(report, gang);
+        let about = about(view, gang);
         if let Some(outcome) = history.outcome {
-            return if lingers(about, report.now_ms) {
+            return if lingers(about, view.now_ms) {
                 // It waited for slots when it was ended, and got them before it heard of that.
                 Verdict { action: Action::Kill, reason: history.reason.clone() }
             } else {
                 settled(outcome, history)
             };
         }
-        let known = self.gang(gang, about, report.now_ms);
-        if history.incarnation > about.incarnation {
+        let known = self.gang(gang, about);
+        if let Some(verdict) = self.beginning(gang, view, &known) {
+            return verdict;
+        }
+        if view.hosts.is_none() && history.incarnation > about.incarnation {
             // A life that was ordered and not begun is ordered again: whoever ordered it may be gone.
             let (action, reason) = match (&known.stop, history.incarnation) {
                 (None, Some(incarnation)) => (Action::Start { incarnation }, history.reason.clone()),
@@ -115,31 +134,33 @@ impl Decider {
             };
             return Verdict { action, reason };
         }
-        let verdict = decide(report.now_ms, &known, &self.job.roles[self.plans[gang].role].policy);
-        match (&verdict.action, self.held_back(gang, report)) {
+        let verdict = decide(view.now_ms, &known, &self.job.roles[self.plans[gang].role].policy);
+        match (&verdict.action, self.held_back(gang, view)) {
             (Action::Start { incarnation: 1.. }, Some(reason)) => {
                 Verdict { action: Action::Wait { until_ms: None }, reason }
             }
+            (Action::Start { incarnation }, _) => prepared_first(view, *incarnation, verdict),
             _ => verdict,
         }
     }
 
     /// The order to a gang, and when to look again.
-    fn order(&mut self, gang: usize, report: &Report) -> (Order, Option<u64>) {
-        let about = about(report, gang);
-        let mut verdict = self.verdict(gang, report);
-        self.write_down(gang, &verdict);
-        let known = self.gang(gang, about, report.now_ms);
+    fn order(&mut self, gang: usize, view: &JobView<'_>) -> (Order, Option<u64>) {
+        let about = about(view, gang);
+        let mut verdict = self.verdict(gang, view);
+        self.write_down(gang, &verdict, view);
+        let known = self.gang(gang, about);
         let watched = known.running > 0 && self.history.gangs[gang].failure().is_none();
-        let watched_ms = if watched { self.look_after(gang, report, &mut verdict) } else { None };
+        let watched_ms = if watched { self.look_after(gang, view, &mut verdict) } else { None };
         let suspicion = self.untold(gang, about).filter(|_| verdict.action == Action::Warn).cloned();
         let history = &self.history.gangs[gang];
-        let begins = matches!(verdict.action, Action::Start { .. });
+        let begins = matches!(verdict.action, Action::Start { .. } | Action::Prepare { .. });
         // These are followed by nothing if what they want to bring about does not happen, so somebody has to look.
         let until_ms = match verdict.action {
             Action::Wait { until_ms } => until_ms,
             Action::Kill => about.killing_since_ms.map(|since_ms| since_ms.saturating_add(UNKILLABLE_MS)),
             Action::Witness => history.failure().map(|failure| failure.at_ms.saturating_add(WITNESS_MS)),
+            Action::Prepare { .. } => self.prepare_by_ms(gang, view),
             _ => None,
         };
         // A life that was ordered and will never begin cannot be ended; the order is about the one before it.
@@ -155,14 +176,16 @@ impl Decider {
             failures: history.failures.clone(),
             placement: if begins { history.placement.clone() } else { Vec::new() },
             suspicion,
+            meeting: history.meeting.filter(|_| begins),
+            past: view.hosts.as_ref().map(|_| self.past(gang)),
         };
         (order, until_ms.into_iter().chain(watched_ms).min())
     }
 
     /// Where nothing else is to be done: tells people what they were not told, or has stacks looked at before somebody is judged. When
     /// somebody may hang at the earliest; at most a little while from now, because pulses change what is typical.
-    fn look_after(&self, gang: usize, report: &Report, verdict: &mut Verdict) -> Option<u64> {
-        let (about, now_ms) = (about(report, gang), report.now_ms);
+    fn look_after(&self, gang: usize, view: &JobView<'_>, verdict: &mut Verdict) -> Option<u64> {
+        let (about, now_ms) = (about(view, gang), view.now_ms);
         let idle = matches!(verdict.action, Action::Wait { .. });
         if let Some(suspicion) = self.untold(gang, about).filter(|_| idle) {
             *verdict =
@@ -179,53 +202,56 @@ impl Decider {
             Judgement::Hung(_) | Judgement::Slow(_) => None,
         };
         let rule = self.job.roles[self.plans[gang].role].policy.hang.as_ref()?;
-        let listening = about.workers.iter().any(|worker| worker.pulse.is_some()) || rule.silence_ms > 0;
+        let listening = about.pulsing || rule.silence_ms > 0;
         let slow = listening.then_some(now_ms + PULSE_LOOK_MS);
         due_ms.map(|due_ms| due_ms.max(now_ms + 1)).into_iter().chain(slow).min()
     }
 
     /// The view that `decide` has of a gang: what is, what was, and what its neighbours mean for it.
-    fn gang(&self, gang: usize, about: &GangReport, now_ms: u64) -> Gang {
+    fn gang(&self, gang: usize, about: &GangView<'_>) -> Gang {
         let history = &self.history.gangs[gang];
         let role = &self.job.roles[self.plans[gang].role];
-        let count = |wanted: &dyn Fn(&WorkerReport) -> bool| {
-            u32::try_from(about.workers.iter().filter(|worker| wanted(worker)).count()).unwrap_or(u32::MAX)
-        };
+        let stop = self.history.stop.clone().or_else(|| self.stop_of(gang));
+        // What has not begun will begin; but not any more in a life that ends.
+        let failed = history.failure().is_some();
+        let ends = stop.is_some() || failed;
+        let awaited = if ends { 0 } else { about.unbegun };
         Gang {
             kind: role.kind,
             incarnation: history.incarnation,
-            queued: about.queued.clone(),
+            // On one host all of a life waits, or nothing does.
+            queued: about.queued.clone().filter(|_| about.local.is_some() || (about.running == 0 && !failed)),
             waits_for: self.waits_for(gang),
-            running: count(&|worker| worker.running),
-            succeeded: count(&|worker| worker.exit.as_ref().is_some_and(|exit| exit.is_success())),
+            running: about.running.saturating_add(about.unheard).saturating_add(awaited),
+            succeeded: about.succeeded,
             orphans: about.orphans,
             failures: history.failures.clone(),
-            stop: self.history.stop.clone().or_else(|| self.stop_of(gang)),
-            listens: about
-                .workers
-                .iter()
-                .any(|worker| worker.running && worker.pulse.as_ref().is_some_and(|pulse| pulse.listens)),
-            saving: about.workers.iter().any(|worker| {
-                worker.running && worker.pulse.as_ref().is_some_and(|pulse| saves(pulse, now_ms))
-            }),
+            stop,
+            listens: about.listens,
+            saving: about.saving,
             witnessed: about.witnessed,
             notified_since_ms: about.notified_since_ms,
             signalled_since_ms: about.signalled_since_ms,
             ending_since_ms: about.ending_since_ms,
-            killing_since_ms: about.killing_since_ms,
+            // Who is unheard was not killed, and does not sleep in the kernel.
+            killing_since_ms: about.killing_since_ms.filter(|_| about.unheard == 0),
         }
     }
 
     /// Puts a verdict into the journal, once.
-    fn write_down(&mut self, gang: usize, verdict: &Verdict) {
+    fn write_down(&mut self, gang: usize, verdict: &Verdict, view: &JobView<'_>) {
         let history = &self.history.gangs[gang];
         let reason = verdict.reason.clone();
         let name = match verdict.action {
             Action::Wait { .. } | Action::Look | Action::Warn => return,
+            Action::Prepare { incarnation } => return self.order_life(gang, incarnation, reason, view),
+            Action::Start { incarnation } if view.hosts.is_some() => {
+                return self.order_start(gang, incarnation, view);
+            }
             Action::Start { incarnation } => {
                 if history.incarnation != Some(incarnation) {
                     let placement = self.place(gang);
-                    self.note(Entry::Ordered { gang, incarnation, placement, reason });
+                    self.note(Entry::Ordered { gang, incarnation, placement, reason, at_ms: None });
                 }
                 return;
             }
@@ -252,9 +278,9 @@ impl Decider {
     }
 
     /// Whether nothing is left to do, and how the job ended.
-    fn conclude(&mut self, report: &Report) -> Option<Over> {
+    fn conclude(&mut self, view: &JobView<'_>) -> Option<Over> {
         let open = self.history.gangs.iter().any(|history| history.outcome.is_none());
-        if open || report.gangs.iter().any(|about| lingers(about, report.now_ms)) {
+        if open || view.gangs.iter().any(|about| lingers(about, view.now_ms)) {
             return None;
         }
         let failed = self.history.gangs.iter().find(|history| history.outcome == Some(Outcome::Failed));
@@ -283,9 +309,9 @@ impl Decider {
 }
 
 /// Whether workers run that can still be killed.
-fn lingers(about: &GangReport, now_ms: u64) -> bool {
+fn lingers(about: &GangView<'_>, now_ms: u64) -> bool {
     let asleep = about.killing_since_ms.is_some_and(|since| now_ms >= since.saturating_add(UNKILLABLE_MS));
-    about.workers.iter().any(|worker| worker.running) && !asleep
+    about.running > 0 && !asleep
 }
 
 /// What is said about a gang that is over, again and again until everybody knows.
@@ -305,34 +331,18 @@ fn is_worth_an_incident(history: &GangHistory, incarnation: Option<u32>, action:
         known.is_some_and(|failure| peers || failure.cause != Cause::Peer)
     };
     match action {
-        Action::Start { incarnation } => failed(incarnation.checked_sub(1), true),
+        Action::Start { incarnation } | Action::Prepare { incarnation } => {
+            failed(incarnation.checked_sub(1), true)
+        }
         Action::Fail => true,
         Action::Stopped => failed(incarnation, false),
         _ => false,
     }
 }
 
-/// What is reported about a gang; nothing is, about one that nobody has heard of.
-fn about(report: &Report, gang: usize) -> &GangReport {
-    const NOTHING: &GangReport = &GangReport {
-        incarnation: None,
-        queued: None,
-        workers: Vec::new(),
-        orphans: 0,
-        likeness: None,
-        culprit: None,
-        lived_ms: None,
-        examined: false,
-        witnessed: false,
-        looks: Vec::new(),
-        patience: Patience { fresh_ms: 0, excused: Vec::new() },
-        warned: 0,
-        notified_since_ms: None,
-        signalled_since_ms: None,
-        ending_since_ms: None,
-        killing_since_ms: None,
-    };
-    report.gangs.get(gang).unwrap_or(NOTHING)
+/// What is known about a gang.
+fn about<'a, 'b>(view: &'b JobView<'a>, gang: usize) -> &'b GangView<'a> {
+    &view.gangs[gang]
 }
 
 fn phase_of_gang(gang: &Gang, verdict: &Verdict, outcome: Option<Outcome>) -> Phase {
@@ -342,6 +352,7 @@ fn phase_of_gang(gang: &Gang, verdict: &Verdict, outcome: Option<Outcome>) -> Ph
         (Some(Outcome::Stopped), _) | (_, Action::Stopped) => Phase::Stopped,
         (None, _) if gang.queued.is_some() => Phase::Queued,
         (None, Action::Start { .. }) => Phase::Running,
+        (None, Action::Prepare { .. }) => Phase::Waiting,
         (None, Action::Notify { .. } | Action::Interrupt { .. }) => Phase::Ending,
         (None, Action::Witness | Action::End | Action::Kill) => Phase::Ending,
         (None, Action::Wait { .. }) if gang.running == 0 => Phase::Waiting,

@@ -40,6 +40,12 @@ pub struct Culprit {
     pub what: String,
     /// What a shell would show of it.
     pub code: i32,
+    /// It lost a connection, so somebody failed before, on another host perhaps.
+    #[serde(default)]
+    pub of_connection: bool,
+    /// When it failed: when it said so, else when it was gone.
+    #[serde(default)]
+    pub failed_ms: Option<u64>,
 }
 
 /// What an account is in the order of causes.
@@ -95,7 +101,8 @@ pub fn culprit(accounts: &[Account]) -> Option<Culprit> {
         if let Some((other, Part::Bystander)) = silent {
             let error = words.map_or("", |words| &words.error);
             let what = format!("was lost by rank {}: {error}", first.rank);
-            return Some(Culprit { rank: other.rank, what, code: 1 });
+            let failed_ms = Some(moment_ms(first, *part)).filter(|at_ms| *at_ms < u64::MAX);
+            return Some(Culprit { rank: other.rank, what, code: 1, of_connection: false, failed_ms });
         }
     }
     let said = words.filter(|_| !is_from_outside(first)).map(|words| words.error.as_str());
@@ -105,7 +112,9 @@ pub fn culprit(accounts: &[Account]) -> Option<Culprit> {
         (_, Some(error)) => (format!("failed, and had not ended when others did: {error}"), 1),
         _ => return None,
     };
-    Some(Culprit { rank: first.rank, what, code: code.max(1) })
+    let failed_ms = Some(moment_ms(first, *part)).filter(|at_ms| *at_ms < u64::MAX);
+    let of_connection = *part == Part::Effect;
+    Some(Culprit { rank: first.rank, what, code: code.max(1), of_connection, failed_ms })
 }
 
 /// When a worker failed: when it said so, else when it was gone.

@@ -3,6 +3,7 @@
 //! So a coordinator that comes back knows what the old one knew (P4), and a person who reads the journal knows it too.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,20 @@ pub enum Entry {
         placement: Vec<u32>,
         /// Why.
         reason: String,
+        /// When, in a job of many hosts: they have a limit to prepare.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_ms: Option<u64>,
+    },
+    /// Every host is prepared for a life, so it may begin.
+    Prepared {
+        /// Which gang.
+        gang: usize,
+        /// Which life.
+        incarnation: u32,
+        /// Where its rank 0 listens.
+        meeting: Option<SocketAddr>,
+        /// When.
+        at_ms: u64,
     },
     /// A life has begun.
     Started {
@@ -176,6 +191,12 @@ pub struct GangHistory {
     pub incarnation: Option<u32>,
     /// Whether it was seen to have begun.
     pub started: bool,
+    /// When it was ordered, in a job of many hosts.
+    pub ordered_ms: Option<u64>,
+    /// When every host was prepared for it, in a job of many hosts.
+    pub prepared_ms: Option<u64>,
+    /// Where its rank 0 listens, in a job of many hosts.
+    pub meeting: Option<SocketAddr>,
     /// Which slot each worker has.
     pub placement: Vec<u32>,
     /// The first failure of every life that failed.
@@ -253,16 +274,22 @@ impl JobHistory {
                 let said = format!("{action} {reason}");
                 self.with(*gang, |history| history.verdict = Some(said));
             }
-            Entry::Ordered { gang, incarnation, placement, reason } => {
+            Entry::Ordered { gang, incarnation, placement, reason, at_ms } => {
                 self.reason.clone_from(reason);
                 self.with(*gang, |history| {
                     history.incarnation = Some(*incarnation);
                     history.started = false;
+                    (history.ordered_ms, history.prepared_ms, history.meeting) = (*at_ms, None, None);
                     history.placement.clone_from(placement);
                     history.exited.clear();
                     history.reason.clone_from(reason);
                 });
             }
+            Entry::Prepared { gang, incarnation, meeting, at_ms } => self.with(*gang, |history| {
+                if history.incarnation == Some(*incarnation) {
+                    (history.prepared_ms, history.meeting) = (Some(*at_ms), *meeting);
+                }
+            }),
             Entry::Started { gang, incarnation, .. } => self.with(*gang, |history| {
                 if history.incarnation < Some(*incarnation) {
                     // Its order did not fit on the disk.
@@ -293,14 +320,9 @@ impl JobHistory {
                 self.reason.clone_from(&failure.what);
                 self.with(*gang, |history| history.blame(failure));
             }
-            Entry::Examined { gang, incarnation, likeness, lived_ms } => self.with(*gang, |history| {
-                history.examined = Some(*incarnation);
-                let found = history.failures.iter_mut().find(|failure| failure.incarnation == *incarnation);
-                found.into_iter().for_each(|failure| {
-                    failure.likeness.clone_from(likeness);
-                    failure.lived_ms = *lived_ms;
-                });
-            }),
+            Entry::Examined { gang, incarnation, likeness, lived_ms } => {
+                self.with(*gang, |history| history.examine(*incarnation, likeness.as_ref(), *lived_ms));
+            }
             Entry::Finished { gang, outcome, reason } => {
                 self.reason.clone_from(reason);
                 self.with(*gang, |history| {
@@ -319,6 +341,15 @@ impl JobHistory {
 }
 
 impl GangHistory {
+    fn examine(&mut self, incarnation: u32, likeness: Option<&String>, lived_ms: Option<u64>) {
+        self.examined = Some(incarnation);
+        let found = self.failures.iter_mut().find(|failure| failure.incarnation == incarnation);
+        found.into_iter().for_each(|failure| {
+            failure.likeness = likeness.cloned();
+            failure.lived_ms = lived_ms;
+        });
+    }
+
     fn note_failure(&mut self, failure: &Failure) {
         if self.failures.iter().any(|known| known.incarnation == failure.incarnation) {
             return;

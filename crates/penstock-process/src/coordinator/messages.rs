@@ -4,10 +4,12 @@
 //! its journal and one report, and a lost message loses nothing. Every order names the life that it is about (P3); an agent does
 //! not obey an order about another one, nor one that answers an older report.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::first_failure::Culprit;
-use crate::coordinator::hang::{Patience, Pulse, Signs};
+use crate::coordinator::hang::{Past, Patience, Pulse, Signs};
 use crate::coordinator::history::Suspicion;
 use crate::coordinator::verdict::{Action, Failure, Stop};
 use crate::job::exit::Exit;
@@ -35,6 +37,16 @@ pub struct WorkerReport {
     /// What was seen of it.
     #[serde(default)]
     pub signs: Signs,
+}
+
+/// A life that a host can begin at once: its slots are taken, its zygote is warm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreparedLife {
+    /// Which life.
+    pub incarnation: u32,
+    /// Reserved for rank 0, on the host that has it.
+    #[serde(default)]
+    pub port: Option<u16>,
 }
 
 /// What is with one gang.
@@ -76,6 +88,12 @@ pub struct GangReport {
     pub ending_since_ms: Option<u64>,
     /// When they were sent SIGKILL.
     pub killing_since_ms: Option<u64>,
+    /// The life that it is prepared for, in a job of many hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepared: Option<PreparedLife>,
+    /// When its workers were killed because the lease of this host ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ended_ms: Option<u64>,
 }
 
 /// Everything that an agent knows.
@@ -91,6 +109,9 @@ pub struct Report {
     pub stop: Option<Stop>,
     /// In the order of [`crate::job::Job::gangs`].
     pub gangs: Vec<GangReport>,
+    /// Workers that were killed and are still there: they sleep in the kernel.
+    #[serde(default)]
+    pub unkillable: u32,
 }
 
 impl Report {
@@ -107,7 +128,7 @@ impl Report {
             }
             gangs
         };
-        self.stop == other.stop && bare(self) == bare(other)
+        self.stop == other.stop && self.unkillable == other.unkillable && bare(self) == bare(other)
     }
 }
 
@@ -133,18 +154,40 @@ pub struct Order {
     /// What to tell people, for a warning.
     #[serde(default)]
     pub suspicion: Option<Suspicion>,
+    /// Where rank 0 of the life to begin listens, in a job of many hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meeting: Option<SocketAddr>,
+    /// What earlier lives say about hangs, in a job of many hosts, where each judges its own part; nothing else has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past: Option<Past>,
 }
 
 impl Order {
     /// Whether it is to be obeyed by whoever has this life with so many workers: an order about another life is not (P3), nor one
     /// to begin while somebody of the last life runs or the job has to end.
+    ///
+    /// Of a job of many hosts, a host may have missed lives: it joined later, or was prepared and never told to begin.
     pub fn concerns(&self, current: Option<u32>, running: usize, stopping: bool) -> bool {
         match self.action {
+            Action::Prepare { incarnation } => current < Some(incarnation) && running == 0 && !stopping,
+            Action::Start { incarnation } if self.is_of_many_hosts() => {
+                current < Some(incarnation) && running == 0 && !stopping
+            }
             Action::Start { incarnation } => {
                 incarnation == current.map_or(0, |life| life + 1) && running == 0 && !stopping
             }
             _ => self.incarnation == current,
         }
+    }
+
+    /// Whether it is of a job of many hosts.
+    pub fn is_of_many_hosts(&self) -> bool {
+        self.past.is_some()
+    }
+
+    /// Whether workers of the life that a host has are to be killed: the job is further, and nothing of an older life counts.
+    pub fn outdates(&self, current: Option<u32>) -> bool {
+        self.is_of_many_hosts() && current.is_some() && self.incarnation > current
     }
 }
 
@@ -157,7 +200,25 @@ pub struct Over {
     pub code: i32,
 }
 
-/// The answer to a report.
+/// What a life means for one host of many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// The host's number, from 0.
+    pub host_rank: u32,
+    /// How many hosts the job has.
+    pub hosts: u32,
+    /// The rank of the host's first worker, for each role.
+    pub first_ranks: Vec<u32>,
+    /// How many ranks each role has on all hosts.
+    pub worlds: Vec<u32>,
+    /// Where other hosts reach this one.
+    pub address: String,
+    /// The network interface that was asked for.
+    #[serde(default)]
+    pub interface: Option<String>,
+}
+
+/// The answer to a report. In a job of many hosts orders may also come unasked; then they name the newest report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orders {
     /// Of the report.
@@ -172,4 +233,10 @@ pub struct Orders {
     pub look_at_ms: Option<u64>,
     /// Nothing is left to do.
     pub over: Option<Over>,
+    /// Where this host stands among others; nothing for a job of one host.
+    #[serde(default)]
+    pub standing: Option<Standing>,
+    /// How long this host may run ranks unheard, on its own clock. Without a value nothing new is known.
+    #[serde(default)]
+    pub lease_until_ms: Option<u64>,
 }

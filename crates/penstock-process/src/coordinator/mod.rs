@@ -9,6 +9,7 @@ pub mod hang;
 pub mod history;
 pub mod messages;
 pub mod verdict;
+pub mod view;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -17,6 +18,7 @@ use crate::coordinator::decider::Decider;
 use crate::coordinator::history::JobHistory;
 use crate::coordinator::messages::Report;
 use crate::error::{ProcessError, Result};
+use crate::host::config::HostConfig;
 use crate::job::JobDirectory;
 use crate::job::journal::Journal;
 use crate::launcher::inherited_fds::InheritedFds;
@@ -27,6 +29,9 @@ pub fn run(directory: &JobDirectory, fds: InheritedFds) -> Result<i32> {
     system::die_with_parent();
     system::outlive_full_files();
     let link = fds.link.ok_or_else(|| ProcessError::Usage("a coordinator needs a link".to_owned()))?;
+    if let Some(config) = HostConfig::read(directory)? {
+        return crate::host::run::run(directory, config, link);
+    }
     let link = UnixStream::from(link);
     let job = directory.job()?;
     let mut journal = Journal::open(directory)?;

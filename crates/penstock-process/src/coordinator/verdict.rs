@@ -166,6 +166,11 @@ pub enum Action {
         /// When to ask again at the latest.
         until_ms: Option<u64>,
     },
+    /// Make ready what the next life needs and start nothing, in a job of many hosts.
+    Prepare {
+        /// The number of the new life.
+        incarnation: u32,
+    },
     /// Start every worker of the gang.
     Start {
         /// The number of the new life.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::system::signal_name;
 
 /// How a process ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Exit {
     /// What it returned, when it ended by itself.
     pub code: Option<i32>,

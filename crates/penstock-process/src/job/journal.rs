@@ -50,9 +50,16 @@ impl Journal {
         self.add_value(json!({"event": event, "about": about}));
     }
 
+    /// Adds a line that others wrote, with their moment, in a job of many hosts.
+    pub fn add_line(&mut self, line: Value) {
+        self.add_value(line);
+    }
+
     fn add_value(&mut self, value: Value) {
         let mut value = self.directory.secrets().value(value);
-        value["at"] = wall_s().into();
+        if value["at"].is_null() {
+            value["at"] = wall_s().into();
+        }
         // What nobody can set, for who asks how long something took; the boot says which moments have a clock in common.
         value["boot_ns"] = boottime_ns().into();
         value["boot_id"] = boot_id().into();

@@ -73,7 +73,7 @@ pub struct Role {
     /// The port that rank 0 will listen on; without one, each life gets a free one.
     #[serde(default)]
     pub master_port: Option<u16>,
-    /// What each worker leases.
+    /// What each worker gets for itself.
     #[serde(default)]
     pub slots: Need,
     /// Further slots, for ranks whose own became doubtful.
@@ -173,7 +173,7 @@ impl Job {
         found
     }
 
-    /// What a role leases: a slot for each rank, and the spares.
+    /// What a role holds: a slot for each rank, and the spares.
     pub fn want(&self, role: usize) -> Want {
         let role = &self.roles[role];
         Want { role: role.name.clone(), places: role.ranks.saturating_add(role.spares), need: role.slots }
@@ -184,14 +184,20 @@ impl Job {
         self.roles[..role].iter().map(|role| role.ranks).sum::<u32>() + rank
     }
 
-    /// What stands before the lines of a worker: its rank, after its role where the job has several. All are equally wide.
-    pub fn label(&self, role: usize, rank: u32) -> String {
-        let widest = |role: &Role| role.ranks.saturating_sub(1).to_string().len();
+    /// What stands before the lines of a worker: its rank, after its role where the job has several. All are equally wide. Of a job of
+    /// many hosts, `worlds` says how many ranks each role has.
+    pub fn label(&self, role: usize, rank: u32, worlds: &[u32]) -> String {
+        let widest = |role: usize| {
+            let ranks = worlds.get(role).copied().unwrap_or(self.roles[role].ranks);
+            ranks.saturating_sub(1).to_string().len()
+        };
         match &self.roles[..] {
-            [only] => format!("{rank:>width$}", width = widest(only)),
+            [_] => format!("{rank:>width$}", width = widest(0)),
             roles => {
                 let named = format!("{}-{rank}", roles[role].name);
-                let width = roles.iter().map(|role| role.name.len() + 1 + widest(role)).max().unwrap_or(0);
+                let widths =
+                    roles.iter().enumerate().map(|(number, role)| role.name.len() + 1 + widest(number));
+                let width = widths.max().unwrap_or(0);
                 format!("{named:>width$}")
             }
         }

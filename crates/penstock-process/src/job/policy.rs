@@ -29,6 +29,8 @@ pub enum Cause {
     Hang,
     /// Whoever lent the machine wanted it back.
     Preemption,
+    /// A host was lost, or did not begin.
+    Host,
     /// A gang failed whose failure is everybody's.
     Peer,
 }
@@ -44,6 +46,14 @@ pub struct Budget {
     pub hang: u32,
     /// For [`Cause::Preemption`].
     pub preemption: u32,
+    /// For [`Cause::Host`].
+    #[serde(default = "hosts_lost")]
+    pub host: u32,
+}
+
+/// What jobs have that say nothing about it: hosts come and go.
+fn hosts_lost() -> u32 {
+    100
 }
 
 impl Budget {
@@ -54,6 +64,7 @@ impl Budget {
             Cause::Memory => self.memory,
             Cause::Hang => self.hang,
             Cause::Preemption => self.preemption,
+            Cause::Host => self.host,
             // Whoever failed first pays.
             Cause::Peer => LIVES_MAX,
         }

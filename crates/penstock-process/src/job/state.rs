@@ -93,7 +93,10 @@ pub struct GangState {
     pub incarnation: Option<u32>,
     /// Where rank 0 listens.
     pub master_port: u16,
-    /// What keeps each worker to its memory: a version of control groups, or nothing but the lease.
+    /// The rank of its first worker among all hosts of the job; what is said of its workers counts from 0.
+    #[serde(default)]
+    pub first_rank: u32,
+    /// What keeps each worker to its memory: a version of control groups, or nothing but what was asked for.
     #[serde(default)]
     pub memory_limit: Option<String>,
     /// What its workers are forked from, or why they are not.
@@ -163,6 +166,7 @@ impl State {
             reason: String::new(),
             incarnation: None,
             master_port: 0,
+            first_rank: 0,
             memory_limit: None,
             zygote: String::new(),
             workers: Vec::new(),

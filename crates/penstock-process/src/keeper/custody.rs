@@ -29,6 +29,22 @@ enum Handed {
     InHand,
     /// The pipes of a worker.
     Pipes { role: usize, rank: u32, incarnation: u32 },
+    /// How long ranks may run; nothing when none run, or nobody limits them.
+    Lease(Option<LentTime>),
+}
+
+/// How long the ranks of a host may run unheard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LentTime {
+    /// When nobody of them may run any more.
+    pub until_ms: u64,
+    /// When the keeper ends them and the agent, if the agent has not.
+    pub act_ms: u64,
+}
+
+/// Tells the keeper how long ranks may run.
+pub fn lend(keeper: &OwnedFd, time: Option<LentTime>) {
+    send(std::slice::from_ref(keeper), &Handed::Lease(time), &[]);
 }
 
 /// Shows the holders what the pump has in hand.
@@ -57,6 +73,8 @@ pub struct Custody {
     pipes: BTreeMap<(usize, u32), (u32, Vec<OwnedFd>)>,
     /// What the newest agent has read and perhaps not written down.
     in_hand: Option<File>,
+    /// How long ranks may run.
+    pub lease: Option<LentTime>,
 }
 
 impl Custody {
@@ -69,6 +87,7 @@ impl Custody {
                     Ok(Handed::Pipes { role, rank, incarnation }) => {
                         self.pipes.insert((role, rank), (incarnation, fds));
                     }
+                    Ok(Handed::Lease(time)) => self.lease = time,
                     Err(_) => {}
                 },
                 Ok(None) => return true,

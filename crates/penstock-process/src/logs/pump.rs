@@ -213,8 +213,8 @@ impl Pump {
         Ok((pump, in_hand))
     }
 
-    /// Takes over what a worker writes to. Where in its two logs this life begins.
-    pub fn add(&self, speaker: Speaker, outputs: Outputs) -> Result<[u64; 2]> {
+    /// Takes over what a worker writes to, and shows it under a name. Where in its two logs this life begins.
+    pub fn add(&self, speaker: Speaker, name: &str, outputs: Outputs) -> Result<[u64; 2]> {
         let kept = self.kept_of(speaker);
         let from = kept.log.lock().map_or([0, 0], |mut log| log.begin(speaker.incarnation));
         // Silence counts from the beginning of a life.
@@ -229,7 +229,6 @@ impl Pump {
             system::set_nonblocking(&pipe)?;
             let place = self.job.place(speaker.role, speaker.rank);
             self.shared.one_more(place);
-            let name = self.job.label(speaker.role, speaker.rank);
             let colour = self.job.colour.then_some(place);
             let source = Source {
                 speaker,
@@ -240,7 +239,7 @@ impl Pump {
                 stream,
                 scanner: DistressScanner::new(stream, is_terminal),
                 is_hidden: self.job.roles[speaker.role].hides(speaker.rank, stream),
-                voice: Voice::new(&name, colour, from[stream as usize]),
+                voice: Voice::new(name, colour, from[stream as usize]),
             };
             let _ = self.sources.send(source);
         }

@@ -1,4 +1,4 @@
-//! Which devices a request gets, given what others hold. Pure: the machine and the leases come in as values.
+//! Which devices a request gets, given what others hold. Pure: the machine and what is held come in as values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,13 +19,13 @@ pub struct Held {
 pub struct Shortage {
     /// What it wants, in words: "2 GPUs".
     wanted: String,
-    /// How much of that kind is leased, and by whom.
-    leased: String,
+    /// How much of that kind is held, and by whom.
+    taken: String,
 }
 
 impl std::fmt::Display for Shortage {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}; {}", self.wanted, self.leased)
+        write!(out, "{}; {}", self.wanted, self.taken)
     }
 }
 
@@ -120,19 +120,19 @@ fn free<T: Ord + Clone>(all: &[T], held: &[Held], of: impl Fn(&Share) -> &Vec<T>
 }
 
 fn scarce(kind: &str, wanted: u32, there: usize, held: &[Held], of: impl Fn(&Share) -> usize) -> Shortage {
-    let leased: usize = held.iter().map(|held| of(&held.share)).sum();
+    let taken: usize = held.iter().map(|held| of(&held.share)).sum();
     let holders = holders(held, |share| of(share) > 0);
     Shortage {
         wanted: counted(u64::from(wanted), kind),
-        leased: format!("{} of {there} are leased{holders}", leased.min(there)),
+        taken: format!("{} of {there} are held{holders}", taken.min(there)),
     }
 }
 
-fn scarce_memory(wanted: u64, there: u64, leased: u64, held: &[Held]) -> Shortage {
+fn scarce_memory(wanted: u64, there: u64, taken: u64, held: &[Held]) -> Shortage {
     let holders = holders(held, |share| share.memory_bytes > 0);
     Shortage {
         wanted: format!("{} of memory", gibibytes(wanted)),
-        leased: format!("{} of {} are leased{holders}", gibibytes(leased), gibibytes(there)),
+        taken: format!("{} of {} are held{holders}", gibibytes(taken), gibibytes(there)),
     }
 }
 
@@ -211,11 +211,11 @@ mod tests {
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         let others = [held("train-3f2a", &[], &all)];
         let missing = place(&machine, &others, &[want(2, 0, 1)], &|_| true).unwrap_err();
-        assert_eq!(missing.to_string(), "2 GPUs; 8 of 8 are leased by train-3f2a");
+        assert_eq!(missing.to_string(), "2 GPUs; 8 of 8 are held by train-3f2a");
 
         let two = [held("a", &[0, 1], &[]), held("b", &[2, 3, 4], &[])];
         let missing = place(&machine, &two, &[want(1, 4, 0)], &|_| true).unwrap_err();
-        assert_eq!(missing.to_string(), "4 CPUs; 5 of 8 are leased by a and b");
+        assert_eq!(missing.to_string(), "4 CPUs; 5 of 8 are held by a and b");
     }
 
     #[test]

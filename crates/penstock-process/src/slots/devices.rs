@@ -1,7 +1,7 @@
 //! What a worker gets of its slot: variables that name its devices, and the processors that it may run on.
 
 use super::Share;
-use super::lock_directory::{LEASES, SlotLock};
+use super::lock_directory::{HELD, SlotLock};
 
 /// The variables that make libraries use exactly this share.
 ///
@@ -17,13 +17,13 @@ pub fn variables(lock: &SlotLock) -> Vec<(&'static str, String)> {
         let words: Vec<String> = ports.iter().map(ToString::to_string).collect();
         found.push(("PENSTOCK_PORTS", words.join(",")));
     }
-    let outer = std::env::var(LEASES).ok().filter(|names| !names.is_empty());
+    let outer = std::env::var(HELD).ok().filter(|names| !names.is_empty());
     let names: Vec<String> = outer.into_iter().chain([lock.name().to_owned()]).collect();
-    found.push((LEASES, names.join(",")));
+    found.push((HELD, names.join(",")));
     found
 }
 
-/// Processors as the kernel takes them; nothing where none are leased.
+/// Processors as the kernel takes them; nothing where none are held.
 pub fn mask(cpus: &[u32]) -> Option<libc::cpu_set_t> {
     if cpus.is_empty() {
         return None;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ProcessError, Result};
 
-/// Where ports are leased from, unless the system gives them to whoever asks for any.
+/// Where ports are taken from, unless the system gives them to whoever asks for any.
 const PORTS: RangeInclusive<u16> = 20_000..=29_999;
 /// What the system gives to whoever asks for any port.
 const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";

@@ -1,6 +1,6 @@
 //! The directory of this user that says which slots are taken: one locked file for each, and nothing that could be stale.
 //!
-//! `gate` is locked by whoever looks or changes, for less than a millisecond each time. `lease-N` and `ticket-N` say in JSON what they
+//! `gate` is locked by whoever looks or changes, for less than a millisecond each time. `lock-N` and `ticket-N` say in JSON what they
 //! stand for; one that nobody holds a lock on is over, and the next who locks the gate removes it. A lock belongs to
 //! the open file: whoever inherits the descriptor holds it too, and the slot is free when the last of them ends.
 
@@ -26,8 +26,8 @@ use crate::job::state::wall_s;
 /// How long to wait for the gate; its holder needs a millisecond, unless somebody stopped it.
 const GATE_TRIES: u32 = 500;
 const GATE_PAUSE: Duration = Duration::from_millis(1);
-/// Variable with the leases that we live in, outermost first.
-pub const LEASES: &str = "PENSTOCK_LEASES";
+/// Variable with the locks that we live in, outermost first.
+pub const HELD: &str = "PENSTOCK_HELD";
 
 /// Who holds a slot, or waits for one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub struct SlotEntry {
     pub holder: Holder,
     /// Since when, in seconds since 1970.
     pub since: f64,
-    /// What is leased.
+    /// What is held.
     pub share: Share,
 }
 
@@ -68,7 +68,7 @@ pub struct SlotLock {
 }
 
 impl SlotLock {
-    /// What is leased.
+    /// What is held.
     pub fn share(&self) -> &Share {
         &self.entry.share
     }
@@ -129,7 +129,7 @@ impl LockDirectory {
         let user = unsafe { libc::geteuid() };
         if !about.is_dir() || about.uid() != user || about.mode() & 0o022 != 0 {
             let problem = format!("it is not a directory that only user {user} can write to");
-            return Err(failed("lease slots in", io::Error::other(problem)));
+            return Err(failed("hold slots in", io::Error::other(problem)));
         }
         let open = File::open(path).map_err(|source| failed("open", source))?;
         // SAFETY: the descriptor is open while it is borrowed. A refusal means that somebody cleans up right now.
@@ -162,9 +162,9 @@ impl LockDirectory {
 }
 
 impl LockGuard {
-    /// All leases that hold.
-    pub fn leases(&self) -> Result<Vec<SlotEntry>> {
-        Ok(self.alive::<SlotEntry>("lease-")?.into_iter().map(|(_, entry)| entry).collect())
+    /// Everything that somebody holds.
+    pub fn entries(&self) -> Result<Vec<SlotEntry>> {
+        Ok(self.alive::<SlotEntry>("lock-")?.into_iter().map(|(_, entry)| entry).collect())
     }
 
     /// Documents of a kind that somebody holds, by number; the others are removed.
@@ -201,18 +201,18 @@ impl LockGuard {
         Ok((number, file, document))
     }
 
-    /// Leases a share to somebody.
+    /// Gives a share to somebody, who holds it.
     pub fn lock(&self, holder: Holder, share: Share) -> Result<SlotLock> {
         let write = |name: &str| SlotEntry { name: name.to_owned(), holder, since: wall_s(), share };
-        let (_, file, entry) = self.make("lease-", write)?;
+        let (_, file, entry) = self.make("lock-", write)?;
         Ok(SlotLock { file, entry })
     }
 
-    /// What is not free for us. Of the leases that we live in only the ports are: whoever leased them may listen there.
+    /// What is not free for us. Of the locks that we live in only the ports are: whoever holds them may listen there.
     pub fn held(&self) -> Result<Vec<Held>> {
-        let around = std::env::var(LEASES).unwrap_or_default();
+        let around = std::env::var(HELD).unwrap_or_default();
         let around: BTreeSet<&str> = around.split(',').collect();
-        let held = self.leases()?.into_iter().map(|entry| {
+        let held = self.entries()?.into_iter().map(|entry| {
             let share = match around.contains(entry.name.as_str()) {
                 true => Share { ports: entry.share.ports, ..Share::default() },
                 false => entry.share,
@@ -242,7 +242,7 @@ impl LockGuard {
 }
 
 /// A port that nobody else gets, for a gang to meet at: a certain one, or any that nobody listens on.
-pub fn lease_port(
+pub fn hold_port(
     locks: &LockDirectory,
     ports: &Inventory,
     certain: Option<u16>,
@@ -255,7 +255,7 @@ pub fn lease_port(
         if let Some(other) =
             held.iter().find(|other| other.job != holder.job && other.share.ports.contains(&port))
         {
-            return Err(ProcessError::Slots(format!("port {port}; it is leased by {}", other.job)));
+            return Err(ProcessError::Slots(format!("port {port}; it is held by {}", other.job)));
         }
         share.ports.push(port);
     } else {

@@ -1,4 +1,4 @@
-//! Slots: places for workers, leased so that parallel jobs share no GPU, core, port or memory by accident.
+//! Slots: places for workers, held so that parallel jobs share no GPU, core, port or memory by accident.
 //!
 //! A slot is taken by a file with a lock on it, held by the agent and by the worker that uses it, so it ends with the last of them and
 //! can never outlive both. Slots are given out under one lock, all of a request or nothing, first come first served.
@@ -13,7 +13,7 @@ pub mod report;
 
 use serde::{Deserialize, Serialize};
 
-/// What one worker needs. Zero is: not leased, and not confined.
+/// What one worker needs. Zero is: not held, and not confined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Need {
@@ -28,7 +28,7 @@ pub struct Need {
 }
 
 impl Need {
-    /// Nothing is leased for it.
+    /// Nothing is held for it.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }

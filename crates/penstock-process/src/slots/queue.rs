@@ -38,7 +38,7 @@ pub struct Ticket {
     pub wants: Vec<Want>,
 }
 
-/// Leases of a request: for every want, one for each place.
+/// Locks of a request: for every want, one for each place.
 pub type Grant = Vec<Vec<SlotLock>>;
 
 /// What a look at the queue gave.

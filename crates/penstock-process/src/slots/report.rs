@@ -25,7 +25,7 @@ pub fn report() -> Result<Value> {
         "gpus": inventory.gpus,
         "memory_bytes": inventory.memory_bytes,
         "ports": {"first": first, "last": last, "count": inventory.ports.len()},
-        "leases": guard.leases()?,
+        "held": guard.entries()?,
         "waiting": tickets.collect::<Vec<Value>>(),
     }))
 }

@@ -45,6 +45,8 @@ pub struct ChildProgram {
     command: String,
     /// Its name, which is looked for on its own PATH, and its arguments.
     words: Vec<CString>,
+    /// Variables of ours that it does not get.
+    without: Vec<String>,
     /// All of its variables, as `NAME=value`.
     environment: Vec<CString>,
     /// Where it starts; nothing for where we are.
@@ -62,12 +64,27 @@ impl ChildProgram {
         let words = words.iter().map(|word| CString::new(word.as_bytes()));
         let words = words.collect::<std::result::Result<_, _>>();
         let words = words.map_err(|source| unstarted(&command, source.into()))?;
-        Ok(Self { command, words, environment: Vec::new(), directory: None, streams, group: None })
+        Ok(Self {
+            command,
+            words,
+            without: Vec::new(),
+            environment: Vec::new(),
+            directory: None,
+            streams,
+            group: None,
+        })
+    }
+
+    /// Leaves out variables of ours; to be said before the variables.
+    pub fn without(mut self, names: Vec<String>) -> Self {
+        self.without = names;
+        self
     }
 
     /// With our own variables, and further ones that win over them; of those, the later win.
     pub fn environment(mut self, further: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
         let mut all: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        self.without.iter().for_each(|name| drop(all.remove(std::ffi::OsStr::new(name))));
         all.extend(further.into_iter().map(|(name, value)| (name.into(), value.into())));
         let joined = all.into_iter().map(|(mut name, value)| {
             name.push("=");

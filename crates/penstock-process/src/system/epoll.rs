@@ -26,10 +26,18 @@ impl Epoll {
 
     /// Waits for something to read there, too. A descriptor leaves the set when it is closed.
     pub fn add(&self, fd: &impl AsRawFd, name: u64) -> Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: name };
+        self.set(libc::EPOLL_CTL_ADD, fd, name, libc::EPOLLIN)
+    }
+
+    /// From now on waits for other events of a descriptor that was added; errors and ends are told in any case.
+    pub fn change(&self, fd: &impl AsRawFd, name: u64, events: i32) -> Result<()> {
+        self.set(libc::EPOLL_CTL_MOD, fd, name, events)
+    }
+
+    fn set(&self, what: i32, fd: &impl AsRawFd, name: u64, events: i32) -> Result<()> {
+        let mut event = libc::epoll_event { events: events as u32, u64: name };
         // SAFETY: both descriptors are open while they are borrowed, and the event is valid to read.
-        let answer =
-            unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &mut event) };
+        let answer = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), what, fd.as_raw_fd(), &mut event) };
         if answer < 0 {
             return Err(ProcessError::System { call: "epoll_ctl", source: std::io::Error::last_os_error() });
         }

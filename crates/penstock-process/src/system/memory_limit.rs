@@ -1,7 +1,7 @@
 //! A limit of memory for each worker, in whichever version of control groups this system has the memory controller.
 //!
 //! Version 2 (`memory.max`) where the job's own group passes the controller on, else version 1 (`memory.limit_in_bytes`). Where neither
-//! is allowed the limit is only an amount that is leased, and `None` says so. The group of a worker counts exactly how often the
+//! is allowed the limit is only an amount that is held, and `None` says so. The group of a worker counts exactly how often the
 //! kernel killed in it for want of memory.
 
 use std::fs::{self, File};

@@ -41,7 +41,9 @@ pub struct WorkerFork {
     pub rank: u32,
     /// Variables beside those of the zygote.
     pub environment: Vec<(String, String)>,
-    /// What is passed to it, by the names that the other side knows: `out`, `err`, `terminal`, `door`, `limit`, and leases.
+    /// Variables of the zygote that it does not get.
+    pub removed: Vec<String>,
+    /// What is passed to it, by the names that the other side knows: `out`, `err`, `terminal`, `door`, `limit`, and locks.
     pub files: Vec<(&'static str, OwnedFd)>,
     /// Processors that it may run on; nothing for all of the zygote's.
     pub cpus: Vec<u32>,
@@ -134,7 +136,9 @@ impl Zygote {
     fn ask(&self, program: &Program, batch: &[WorkerFork], waiting: &OwnedFd) -> Result<()> {
         let about = batch.iter().map(|worker| {
             let names: Vec<&str> = worker.files.iter().map(|(name, _)| *name).collect();
-            let variables: std::collections::BTreeMap<_, _> = worker.environment.iter().cloned().collect();
+            let removed = worker.removed.iter().map(|name| (name, None));
+            let set = worker.environment.iter().map(|(name, value)| (name, Some(value)));
+            let variables: std::collections::BTreeMap<_, _> = removed.chain(set).collect();
             json!({"rank": worker.rank, "environment": variables, "files": names, "cpus": worker.cpus, "mark": worker.mark})
         });
         let mut whole = serde_json::to_value(program).expect("a program is plain values");
@@ -218,7 +222,10 @@ mod tests {
             let err_writer = File::options().write(true).open("/dev/null").unwrap();
             let environment = vec![("RANK".to_owned(), rank.to_string())];
             let files = vec![("out", out_writer), ("err", err_writer.into())];
-            (WorkerFork { rank, environment, files, cpus: Vec::new(), mark: None }, File::from(out))
+            (
+                WorkerFork { rank, environment, removed: Vec::new(), files, cpus: Vec::new(), mark: None },
+                File::from(out),
+            )
         });
         forks.unzip()
     }

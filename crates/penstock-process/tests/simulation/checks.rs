@@ -128,6 +128,7 @@ impl<'a> Checks<'a> {
                     Cause::Memory => "memory",
                     Cause::Hang => "hang",
                     Cause::Preemption => "preemption",
+                    Cause::Host => "host",
                     Cause::Peer => "peer",
                 });
                 let known = &mut self.gangs[*gang].failures;
@@ -184,6 +185,7 @@ impl<'a> Checks<'a> {
                     "only who makes no steps hangs: {failure:?} {tended:?}"
                 );
             }
+            Cause::Host => panic!("a job of one host loses none: {failure:?}"),
             Cause::Peer => {
                 let others = self.gangs.iter().zip(&self.plans).enumerate();
                 let shared =

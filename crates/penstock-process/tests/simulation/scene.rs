@@ -179,6 +179,7 @@ fn role(chance: &mut Chance, cast: Cast, number: u64, before: &[Role]) -> Role {
         memory: budget() as u32,
         hang: budget() as u32,
         preemption: budget() as u32,
+        host: 0,
     };
     let policy = Policy {
         restart,

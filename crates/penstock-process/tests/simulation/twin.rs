@@ -185,6 +185,7 @@ impl Twin {
             now_ms,
             stop: self.stop.clone(),
             gangs: self.gangs.iter().map(|tended| gang_report(tended, now_ms)).collect(),
+            unkillable: 0,
         }
     }
 
@@ -227,7 +228,7 @@ impl Twin {
             Action::End => self.end(order.gang, now_ms),
             Action::Kill => self.kill(order.gang, now_ms),
             Action::Stopped | Action::Fail => tended.queued = None,
-            Action::Succeed | Action::Wait { .. } => {}
+            Action::Succeed | Action::Prepare { .. } | Action::Wait { .. } => {}
         }
     }
 
@@ -361,5 +362,6 @@ fn gang_report(tended: &Tended, now_ms: u64) -> GangReport {
         signalled_since_ms: tended.signalled_ms,
         ending_since_ms: tended.ending_ms,
         killing_since_ms: tended.killing_ms,
+        ..GangReport::default()
     }
 }

@@ -6,7 +6,8 @@ from penstock.cli.job.home import home
 from penstock.cli.output import say
 from penstock.cli.runs.place import run_at
 from penstock.errors import RunUnknown
-from penstock.process.job.catalogue import Job, jobs, namesakes
+from penstock.process.job.catalogue import ELSEWHERE, Job, jobs, namesakes
+from penstock.process.job.control import elsewhere
 from penstock.view.address import RUN
 
 #: Others of the same name that are listed.
@@ -21,6 +22,29 @@ def job_called(name: str) -> Job:
         more = f" and {len(others) - LISTED} older" if len(others) > LISTED else ""
         say(f"note: {name} is {job.id}, the newest of {len(others) + 1}; others are {listed}{more}")
     return job
+
+
+def job_here(name: str, command: str) -> Job:
+    """The job that a name means, for a command that answers for this host alone; of a job of many hosts it says so."""
+    job = job_called(name)
+    if job.phase() == ELSEWHERE:
+        raise elsewhere(job, command)
+    host = job.host_file()
+    if host is not None:
+        say(
+            f"note: {job.id} has {host.get('nnodes')} hosts, and this is {host.get('name')} alone{_numbers(job)}"
+        )
+    return job
+
+
+def _numbers(job: Job) -> str:
+    """How ranks are counted here, where the first of them is not rank 0."""
+    state = job.state()
+    shifted = [gang for gang in state.gangs if gang.first_rank and gang.workers] if state else []
+    if not shifted:
+        return ""
+    gang, last = shifted[0], len(shifted[0].workers) - 1
+    return f": its ranks 0-{last} are {gang.first_rank}-{gang.first_rank + last} of the job"
 
 
 def job_or_run(text: str) -> Job | Path:

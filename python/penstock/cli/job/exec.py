@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.escape import coloured
-from penstock.cli.job.choice import job_called
+from penstock.cli.job.choice import job_here
 from penstock.cli.output import Json, command_app, print_json
 from penstock.errors import UsageError
 from penstock.process.exec import Beside, find_workers, nothing_left, start
@@ -71,7 +71,7 @@ def exec_(
         raise UsageError(
             "give a command after `--`, or --python EXPRESSION", hint="`penstock exec --help` has examples"
         )
-    handle = job_called(job)
+    handle = job_here(job, "exec")
     workers = find_workers(handle, rank, role)
     calls = [(worker, list(command) if python is None else _python(worker, python)) for worker in workers]
     with nothing_left():

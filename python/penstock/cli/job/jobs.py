@@ -10,7 +10,7 @@ from penstock.cli.job.ps import span
 from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say
 from penstock.errors import UsageError
 from penstock.events.redaction import Redaction
-from penstock.process.job.catalogue import LOST, Job
+from penstock.process.job.catalogue import ELSEWHERE, LOST, Job
 from penstock.process.job.catalogue import jobs as all_jobs
 from penstock.process.job.units import second_count
 from penstock.process.sweep import prune as remove
@@ -54,7 +54,8 @@ def jobs(
             print_json(row)
         return 0
     shown = [
-        (r["job"], r["phase"], _roles(r["roles"]), r["restarts"], span(r["age_s"]), r["reason"]) for r in rows
+        (r["job"], r["phase"], _roles(r["roles"], r["hosts"]), r["restarts"], span(r["age_s"]), r["reason"])
+        for r in rows
     ]
     print_table(["job", "phase", "roles", "restarts", "time", "why"], shown, right=["restarts", "time"])
     return 0
@@ -83,11 +84,17 @@ def _prune(older: str | None, *, dry_run: bool, json: bool) -> int:
     return 0
 
 
-def _roles(roles: list[dict[str, Any]]) -> str:
-    """``4 ranks`` of a job with one role, else each role with its ranks."""
+def _roles(roles: list[dict[str, Any]], hosts: int) -> str:
+    """``4 ranks`` of a job with one role, else each role with its ranks; on how many hosts, where it is more than one."""
+    if hosts > 1:
+        return f"{hosts} hosts × {_roles(roles, 1)}"
     if len(roles) == 1:
         return f"{roles[0]['ranks']} {'rank' if roles[0]['ranks'] == 1 else 'ranks'}"
     return ", ".join(f"{role['role']} × {role['ranks']}" for role in roles)
+
+
+def _elsewhere(job: Job, phase: str) -> str:
+    return job.reason() if phase == ELSEWHERE else ""
 
 
 def _about(job: Job) -> dict[str, Any]:
@@ -114,7 +121,10 @@ def _about(job: Job) -> dict[str, Any]:
         "restarts": state.incarnation if state else 0,
         "age_s": round(((state.ended_at if state else None) or time.time()) - begun, 3),
         "exit_code": state.exit_code if state else None,
-        "reason": redaction.text(LOST if phase == "lost" else state.reason) if state else "",
+        "reason": redaction.text(LOST if phase == "lost" else state.reason)
+        if state
+        else _elsewhere(job, phase),
+        "hosts": (job.host_file() or {}).get("nnodes", len(job.host_names()) or 1),
         "incidents": state.incidents if state else [],
         "directory": str(job.directory),
     }

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from penstock.cli.job.choice import job_called
+from penstock.cli.job.choice import job_here
 from penstock.cli.job.log_lines import Display, is_colourful, labels
 from penstock.cli.output import Json, command_app
 from penstock.errors import JobSilent, UsageError
@@ -97,7 +97,7 @@ def logs(
         Name of the job, or how it begins.
     """
     choice, span, form = choice or Choice(), span or Span(), form or Form()
-    handle = job_called(job)
+    handle = job_here(job, "logs")
     chosen = _chosen(handle, choice)
     streams = STREAMS if choice.stream == "both" else (choice.stream,)
     one = choice.rank is not None and len(chosen) == 1

@@ -1,13 +1,14 @@
 """``penstock ps``: the processes of a job, as a tree."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
 from penstock.cli.job.choice import job_called
 from penstock.cli.job.home import home
 from penstock.cli.output import Json, command_app, print_json, print_table, say
-from penstock.process.job.catalogue import FINAL, Job
+from penstock.errors import JobSilent
+from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job
 from penstock.process.job.catalogue import jobs as all_jobs
 from penstock.process.sweep import sweep_lost
 from penstock.process.watch.gpus import GpuUse, gpu_uses
@@ -51,16 +52,19 @@ def ps(
     sweep_lost(home(), tell=say)
     chosen = [job_called(job)] if job is not None else _running()
     gpus = gpu_uses()
+    views = [_view(handle, supervisors=all_, gpus=gpus) for handle in chosen]
     if json:
-        for handle in chosen:
-            for row in rows(handle, supervisors=all_, gpus=gpus):
+        for view in views:
+            for row in view.rows:
                 print_json(row)
         return 0
     if not chosen:
         say("no job runs")
         return 0
+    many = any(view.is_many for view in views)
     heads = [
         "what",
+        *(["host"] if many else []),
         "pid",
         "state",
         "step",
@@ -70,44 +74,87 @@ def ps(
         *(["GPU", "GPU memory"] if gpus else []),
     ]
     heads += ["age", "life", "start", "command"]
-    shown = [line for shown_job in chosen for line in _tree(shown_job, supervisors=all_, gpus=gpus)]
+    shown = [line for view in views for line in _tree(view, many=many, gpus=gpus)]
     print_table(heads, shown, right=["pid", "step", "cpu", "memory", "GPU", "GPU memory", "age", "life"])
+    for view in views:
+        if view.hosts:
+            say(f"{view.job.id}: {view.hosts}")
     return 0
 
 
+class View(NamedTuple):
+    """A job as it is shown: rows of its processes, and of a job of many hosts a line about those."""
+
+    job: Job
+    rows: list[Row]
+    is_many: bool = False
+    hosts: str = ""
+
+
+def _view(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse]) -> View:
+    """Rows of all hosts, as far as the agent here knows of the others; else of this host."""
+    host = job.host_file()
+    own = [{**row, "host": (host or {}).get("name")} for row in rows(job, supervisors=supervisors, gpus=gpus)]
+    if host is None:
+        return View(job, [{key: value for key, value in row.items() if key != "host"} for row in own])
+    if job.phase() in (*FINAL, "lost", "unreadable"):
+        return View(job, own, is_many=True)
+    from penstock.process.hosts.host_table import host_table, worker_rows
+
+    try:
+        table, workers = host_table(job), worker_rows(job)
+    except JobSilent as problem:
+        return View(job, own, is_many=True, hosts=f"only this host is shown: {problem.reason}")
+    others = [_of_another(job, row) for row in workers.rows if row["host"] != host.get("name")]
+    everyone = sorted([*own, *others], key=lambda row: -1 if row["rank"] is None else row["rank"])
+    line = " · ".join(part for part in (table.line(), workers.missing()) if part)
+    ranks = {place.name: place.rank for place in table.hosts or []}
+    everyone = [{**row, "host_rank": ranks.get(row["host"])} for row in everyone]
+    return View(job, everyone, is_many=True, hosts=line)
+
+
+def _of_another(job: Job, row: Row) -> Row:
+    """A worker of another host, of which less is known here."""
+    blank = {"cpu_s": None, "rss_bytes": None, "age_s": None, "phase": None, "command": ""}
+    state = "" if row["exit"] else ("runs" if row["running"] else "gone")
+    known = {"job": job.id, "worker": f"{row['role']}-{row['rank']}", "depth": 0, "state": state}
+    return {**known, **blank, **row}
+
+
 def _running() -> list[Job]:
-    return [job for job in all_jobs(home()) if job.phase() not in (*FINAL, "lost", "unreadable")]
+    return [job for job in all_jobs(home()) if job.phase() not in (*FINAL, ELSEWHERE, "lost", "unreadable")]
 
 
-def _tree(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse]) -> list[list[object]]:
+def _tree(view: View, *, many: bool, gpus: dict[int, GpuUse]) -> list[list[object]]:
     """Lines of the table: the job, its roles, their workers, what is below each."""
-    width = 13 if gpus else 11
+    job, process_rows = view.job, view.rows
+    width = (13 if gpus else 11) + many
 
     def line(what: str, state: str, why: str = "", life: object = "") -> list[object]:
-        cells: list[object] = [what, "", state, *[""] * (width - 3)]
+        cells: list[object] = [what, *[""] * (1 + many), state, *[""] * (width - 3 - many)]
         cells[-1], cells[-3] = why, life
         return cells
 
     state = job.state()
     lines = [line(job.id, job.phase(), job.reason())]
-    process_rows = rows(job, supervisors=supervisors, gpus=gpus)
-    lines += [_row(row, 1, gpus) for row in process_rows if row["role"] is None]
+    lines += [_row(row, 1, gpus, many=many) for row in process_rows if row["role"] is None]
     for role in job.description()["roles"]:
         gangs = [gang for gang in state.gangs if gang.role == role["name"]] if state else []
         phases = {gang.phase for gang in gangs}
         reason = "" if phases == {"running"} else " · ".join(sorted({gang.reason for gang in gangs}))
         lines.append(line(f"  {role['name']} ({role['kind']})", " ".join(sorted(phases)), reason))
-        lines += [_row(row, 2, gpus) for row in process_rows if row["role"] == role["name"]]
+        lines += [_row(row, 2, gpus, many=many) for row in process_rows if row["role"] == role["name"]]
     return lines
 
 
-def _row(row: Row, indent: int, gpus: dict[int, GpuUse]) -> list[object]:
+def _row(row: Row, indent: int, gpus: dict[int, GpuUse], *, many: bool) -> list[object]:
     name = row["worker"] if row["depth"] == 0 else "└"
     state = row.get("held") or STATES.get(row["state"], row["state"])
     if row.get("exit"):
         state = _ended(row["exit"])
     return [
         f"{'  ' * (indent + row['depth'])}{name}",
+        *([row.get("host") or ""] if many else []),
         row["pid"],
         state,
         _or_nothing(row.get("step")),

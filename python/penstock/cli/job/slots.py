@@ -6,28 +6,28 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from penstock.cli.output import Json, command_app, print_json, print_table, print_text
-from penstock.process.slots import Lease, Share, SlotTable
+from penstock.process.slots import HeldSlot, Share, SlotTable
 from penstock.process.slots import slots as read_slots
 from penstock.report.quantities import duration, size
 
 app = command_app(
     "slots",
     "Show what this machine has for jobs, who holds it, and who waits.",
-    examples="  penstock slots\n  penstock slots --json | jq '.leases[].job'",
+    examples="  penstock slots\n  penstock slots --json | jq '.held[].job'",
 )
 
 
 @app.default
 def slots(*, json: Json = False) -> int:
-    """Leases of your own jobs on this machine. Who waits is served in this order, among those who want the same kind of thing."""
+    """What your own jobs hold on this machine. Who waits is served in this order, among those who want the same kind of thing."""
     table = read_slots()
     if json:
         print_json(msgspec.to_builtins(table))
         return 0
-    print_table(["", "there", "leased", "free"], _totals(table), right=["there", "leased", "free"])
-    if table.leases:
+    print_table(["", "there", "held", "free"], _totals(table), right=["there", "held", "free"])
+    if table.held:
         print_text()
-        print_table(["job", "worker", "pid", "GPUs", "CPUs", "memory", "ports"], map(_row, table.leases))
+        print_table(["job", "worker", "pid", "GPUs", "CPUs", "memory", "ports"], map(_row, table.held))
     if table.waiting:
         print_text()
         now = time.time()
@@ -37,32 +37,30 @@ def slots(*, json: Json = False) -> int:
 
 
 def _totals(table: SlotTable) -> list[tuple[str, object, object, object]]:
-    def leased(of: Callable[[Share], int]) -> int:
-        return sum(of(lease.share) for lease in table.leases)
+    def held(of: Callable[[Share], int]) -> int:
+        return sum(of(slot.share) for slot in table.held)
 
     counts = (
-        ("GPUs", len(table.gpus), leased(lambda share: len(share.gpus))),
-        ("CPUs", len(table.cpus), leased(lambda share: len(share.cpus))),
-        ("ports", int(table.ports["count"]), leased(lambda share: len(share.ports))),
+        ("GPUs", len(table.gpus), held(lambda share: len(share.gpus))),
+        ("CPUs", len(table.cpus), held(lambda share: len(share.cpus))),
+        ("ports", int(table.ports["count"]), held(lambda share: len(share.ports))),
     )
     rows: list[tuple[str, object, object, object]] = [
         (name, n, used, max(n - used, 0)) for name, n, used in counts
     ]
-    used_bytes = leased(lambda share: share.memory_bytes)
+    used_bytes = held(lambda share: share.memory_bytes)
     free_bytes = max(table.memory_bytes - used_bytes, 0)
     return [*rows, ("memory", size(table.memory_bytes), size(used_bytes), size(free_bytes))]
 
 
-def _row(lease: Lease) -> tuple[object, ...]:
-    worker = (
-        lease.role if lease.slot is None else f"{lease.role}-{'spare' if lease.rank is None else lease.rank}"
-    )
-    share = lease.share
+def _row(slot: HeldSlot) -> tuple[object, ...]:
+    worker = slot.role if slot.slot is None else f"{slot.role}-{'spare' if slot.rank is None else slot.rank}"
+    share = slot.share
     memory = size(share.memory_bytes) if share.memory_bytes else ""
     return (
-        lease.job,
+        slot.job,
         worker,
-        lease.pid,
+        slot.pid,
         ",".join(share.gpus),
         _ranges(share.cpus),
         memory,

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from penstock.cli.job.choice import job_called
+from penstock.cli.job.choice import job_here
 from penstock.cli.output import Json, command_app, print_json, print_text, say
 from penstock.errors import StacksForbidden, UsageError
 from penstock.process.job.catalogue import FINAL
@@ -52,7 +52,7 @@ def stacks(
     job
         Name of the job, or how it begins.
     """
-    handle = job_called(job)
+    handle = job_here(job, "stacks")
     if handle.phase() in FINAL:
         raise UsageError(f"job {handle.id} is over", hint=f"`penstock logs {handle.id}` still works")
     if not 0 < deadline <= 3600:

@@ -17,6 +17,8 @@ from penstock.process.sweep import sweep as ending
 
 #: Beyond the grace: killing, reading logs to the end, writing the state.
 SLACK_S = 15.0
+#: For hosts to agree on an end that was asked for at once.
+AGREEMENT_S = 6.0
 LOOK_S = 0.01
 
 app = command_app(
@@ -50,12 +52,25 @@ def stop(
     except JobUnknown as problem:
         return _stop_removed(problem, grace, force=force, json=json)
     sweep = ask_to_stop(handle, grace_s=grace, force=force)
+    if sweep is None and force and handle.host_file() is not None and not _ends(handle):
+        # A host that hears no leader decides nothing, not even its end; here somebody decided.
+        sweep = ending(handle.directory, end=True)
     phase = handle.phase() if sweep is not None else _wait(handle, grace)
     state = handle.state()
     words = state.reason if state and phase in FINAL else "it is lost"
     if sweep is not None:
         words = sweep.words() if phase == "lost" or sweep.left else f"{words}; {sweep.words()}"
     return _tell(handle.id, phase, words, json=json, failed=sweep is not None and bool(sweep.left))
+
+
+def _ends(job: Job) -> bool:
+    """Whether a job of many hosts ends by itself, within what its hosts need to agree."""
+    until = time.monotonic() + AGREEMENT_S
+    while job.phase() not in (*FINAL, "lost"):
+        if time.monotonic() > until:
+            return False
+        time.sleep(LOOK_S)
+    return True
 
 
 def _wait(job: Job, grace: float | None) -> str:

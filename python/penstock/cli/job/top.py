@@ -15,7 +15,7 @@ from penstock.cli.escape import said
 from penstock.cli.job.choice import job_or_run
 from penstock.cli.job.home import home
 from penstock.cli.job.keys import Keys
-from penstock.cli.output import Json, command_app, print_json
+from penstock.cli.output import Json, command_app, print_json, say
 from penstock.errors import UsageError
 from penstock.process.job.catalogue import FINAL, Job, jobs
 from penstock.process.watch.usage import Row, Seen, Watcher
@@ -84,6 +84,8 @@ def top(
 
 
 def _top_job(handle: Job, every: float, *, once: bool, json: bool) -> int:
+    if (host := handle.host_file()) is not None:
+        say(f"note: {handle.id} has {host.get('nnodes')} hosts, and this is {host.get('name')} alone")
     watcher = Watcher(handle)
     seen = watcher.look()
     if json or once or not sys.stdout.isatty():

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.cli.job.home import home
 from penstock.cli.run.job_watcher import check_alerts, is_asked_for, start_job_watcher
@@ -11,6 +12,15 @@ from penstock.cli.run.to_spec import check_beside_file, job_of_command, job_opti
 from penstock.errors.root import UsageError
 from penstock.process.job.launch import agent_path, furnish
 from penstock.process.job.spec import JobSpec
+
+if TYPE_CHECKING:
+    from penstock.cli.run.many_hosts import SshHosts
+    from penstock.process.hosts.join import Join
+
+#: Variables of engines that may mean several hosts.
+ENGINES = ("SLURM_JOB_ID", "JOB_COMPLETION_INDEX")
+#: Options that may.
+HOSTS = frozenset({"hosts", "hostfile", "nnodes", "rdzv_endpoint", "master_addr", "node_rank"})
 
 
 def quick(words: list[str]) -> int:
@@ -28,27 +38,49 @@ def start(words: CommandLine) -> int:
     values = words.values
     if values["json"] and not (values["detach"] or values["dry_run"]):
         raise UsageError("--json goes with --detach; in the foreground stdout belongs to the ranks")
+    hosts = _hosts(words)
+    many = hosts is not None
     if values["file"] is None:
-        spec = job_of_command(words)
+        spec = job_of_command(words, many=many)
     else:
         from penstock.process.job import jobfile
 
         check_beside_file(words)
         changes = [jobfile.change(text) for text in values["set"]]
         spec = jobfile.load(Path(values["file"]), changes, environment=os.environ, options=job_options(words))
-    for note in notes(words):
+    for note in notes(words, many=many):
         print(f"note: {note}", file=sys.stderr)
     if values["dry_run"]:
         from penstock.cli.run.dry_run import show
 
         return show(spec, json=values["json"], environment=os.environ)
-    return _launch(spec, words)
+    return _launch(spec, words, hosts)
 
 
-def _launch(spec: JobSpec, words: CommandLine) -> int:
+def _hosts(words: CommandLine) -> "Join | SshHosts | None":
+    """The hosts of a job of many. A job of this host alone loads nothing for it."""
+    if not (words.given & HOSTS or any(name in os.environ for name in ENGINES)):
+        return None
+    from penstock.cli.run.many_hosts import hosts_asked
+
+    return hosts_asked(words, os.environ)
+
+
+def _launch(spec: JobSpec, words: CommandLine, hosts: "Join | SshHosts | None") -> int:
     check_alerts()
     logs = words.values["log_dir"]
-    directory = furnish(home(), spec, logs=None if logs is None else Path(logs), environment=os.environ)
+    if hosts is None:
+        directory = furnish(home(), spec, logs=None if logs is None else Path(logs), environment=os.environ)
+    else:
+        from penstock.process.hosts.join import Join
+
+        if not isinstance(hosts, Join):
+            from penstock.cli.run.ssh_job import run_by_ssh
+
+            return run_by_ssh(home(), spec, hosts, words)
+        from penstock.cli.run.many_hosts import furnish_join
+
+        directory = furnish_join(home(), spec, hosts, words, os.environ)
     call = [str(agent_path()), "launch", str(directory)]
     if is_asked_for(os.environ):
         os.environ["PENSTOCK_WATCHED"] = "1"

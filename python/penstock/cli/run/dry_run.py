@@ -66,7 +66,8 @@ def _slots(role: Role) -> str:
 
 def _restarts(role: Role) -> str:
     budget = role.policy.budget
-    counts = {name: count for name, count in vars(budget).items() if count}
+    # A job of one host loses none.
+    counts = {name: count for name, count in vars(budget).items() if count and name != "host"}
     if not counts:
         return "none"
     who = {"one": "the rank alone", "gang": "its gang", "all": "the whole job"}[role.policy.restart]

@@ -15,6 +15,8 @@ app = command_app(
         "  penstock run --ranks 8 -- python train.py --lr 3e-4\n"
         "  penstock run --ranks 8 --restarts 3 --detach -- ./train.sh\n"
         "  penstock run --nproc-per-node 4 train.py --lr 3e-4\n"
+        "  penstock run --nnodes 2 --rdzv-endpoint gpu01:29400 --ranks 8 train.py   (on both hosts)\n"
+        "  penstock run --hosts gpu[01-16] --ranks 8 train.py\n"
         "  penstock run --file job.toml --set roles.trainer.ranks=4"
     ),
 )
@@ -35,6 +37,7 @@ def _field(option: Option, group: Group) -> tuple[str, Any, Any]:
         group=group,
         negative=None if option.kind == "switch" else (),
         show_default=option.default not in (None, "", False),
+        show=not option.hidden,
     )
     default = field(default_factory=list) if option.kind == "many" else field(default=option.default)
     return option.key, Annotated[_TYPES[option.kind], parameter], default

@@ -23,6 +23,8 @@ class Option(NamedTuple):
     default: Any = None
     #: What torchrun calls it, where it reads ``PET_…`` from the environment.
     torchrun: str | None = None
+    #: Left out of ``--help``: for tests and for those who know why.
+    hidden: bool = False
 
     @property
     def key(self) -> str:
@@ -110,7 +112,7 @@ RESTARTS = (
         "max_restarts",
     ),
     Option(("--restart",), "text", "Who is started again: one, gang or all.", "gang"),
-    Option(("--budget",), "text", "Restarts by cause: crash=3,memory=1,hang=3,preemption=9."),
+    Option(("--budget",), "text", "Restarts by cause: crash=3,memory=1,hang=3,preemption=9,host=9."),
     Option(("--refill",), "count", "Steps of progress that fill the budget again; 0: never.", 100),
     Option(
         ("--same-failure",),
@@ -160,16 +162,66 @@ WARM = (
         "Modules that the warm Python imports (default: what the script seems to need).",
     ),
 )
+HOSTS = (
+    Option(
+        ("--hosts",),
+        "text",
+        "Start the job on these hosts by ssh: names, a pattern as gpu[01-64], or a host file.",
+    ),
+    Option(("--hostfile",), "text", "The same from a host file of mpirun: NAME slots=8 rack=a."),
+    _of_torchrun("nnodes", "Hosts of a job whose hosts are each started by themselves.", default="1"),
+    _of_torchrun(
+        "node-rank", "This host's number among them; without it they count as they come.", default="0"
+    ),
+    _of_torchrun(
+        "rdzv-endpoint",
+        "HOST:PORT where hosts meet, the same on each; of one host, the port becomes MASTER_PORT.",
+        default="",
+    ),
+    _of_torchrun("rdzv-id", "The same on each host; the beginning of the job's name.", default="none"),
+    Option(
+        ("--lease",),
+        "text",
+        "How long a host may run ranks that no other host hears of; 2 s at least.",
+        "30s",
+    ),
+    Option(
+        ("--host-wait",),
+        "text",
+        "How long to wait for hosts: at the start, and for another one when a host is lost.",
+        "10m",
+    ),
+    Option(
+        ("--state",),
+        "text",
+        "A directory that all hosts see: two hosts survive the loss of one, and a second start continues.",
+    ),
+    Option(
+        ("--interface",), "text", "The network interface between hosts (default: the one that leads there)."
+    ),
+    Option(("--mixed",), "flag", "Let hosts with other versions of Penstock or Python join.", False),
+    Option(("--no-key",), "flag", "Join without a key: everyone who reaches the endpoint can.", False),
+    Option(
+        ("--detach-after",),
+        "text",
+        "With --hosts: how long a broken connection to the launcher is forgiven.",
+        "5m",
+    ),
+    Option(("--fanout",), "count", "Hosts that one host listens to.", 64, hidden=True),
+)
 TORCHRUN = (
-    _of_torchrun("nnodes", "Machines; only 1 is known yet.", default="1"),
-    _of_torchrun("node-rank", "Always 0.", default="0"),
-    _of_torchrun("standalone", "Always so: the ranks meet at a free port.", kind="flag", default=False),
-    _of_torchrun("rdzv-backend", "Not needed: the ranks meet through MASTER_PORT.", default="static"),
-    _of_torchrun("rdzv-endpoint", "HOST:PORT; the port becomes MASTER_PORT.", default=""),
-    _of_torchrun("rdzv-id", "Becomes the beginning of the job's name.", default="none"),
-    _of_torchrun("rdzv-conf", "Not needed.", default=""),
-    _of_torchrun("master-addr", "Always this machine.", default="127.0.0.1"),
-    _of_torchrun("local-addr", "Not needed.", default=""),
+    _of_torchrun(
+        "standalone",
+        "One host, whatever an engine says; its ranks meet at a free port.",
+        kind="flag",
+        default=False,
+    ),
+    _of_torchrun("rdzv-backend", "c10d or static; hosts need no server to meet.", default="static"),
+    _of_torchrun("rdzv-conf", "is_host=1 and join_timeout=S count; the rest is not needed.", default=""),
+    _of_torchrun(
+        "master-addr", "With --node-rank: where host 0 is, as --rdzv-endpoint.", default="127.0.0.1"
+    ),
+    _of_torchrun("local-addr", "The address of this host, as the other hosts reach it.", default=""),
     _of_torchrun("monitor-interval", "Not needed: an end is noticed at once.", default=""),
     _of_torchrun("start-method", "Not needed; see --zygote.", default=""),
     _of_torchrun("run-path", "Python runs the script, as it always does.", kind="flag", default=False),
@@ -197,6 +249,7 @@ GROUPS = {
     "slots": SLOTS,
     "restarts": RESTARTS,
     "warm start": WARM,
+    "hosts": HOSTS,
     "of torchrun": TORCHRUN,
 }
 OPTIONS = tuple(option for group in GROUPS.values() for option in group)

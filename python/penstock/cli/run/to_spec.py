@@ -3,10 +3,11 @@
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from penstock.cli.run.options import JOB, CommandLine, misplaced
+from penstock.cli.run.options import HOSTS, JOB, CommandLine, misplaced
 from penstock.errors.root import UsageError
 from penstock.process.job import command as commands
 from penstock.process.job import units
@@ -14,15 +15,22 @@ from penstock.process.job.spec import Budget, Hang, JobSpec, Policy, Role, Slots
 
 #: Options of torchrun that change nothing here, with what is so instead.
 NEEDLESS = {
-    "rdzv_backend": "the ranks of one machine meet through MASTER_PORT",
-    "rdzv_conf": "the ranks of one machine meet through MASTER_PORT",
-    "local_addr": "the ranks of one machine meet at 127.0.0.1",
     "monitor_interval": "the end of a rank is noticed at once",
     "start_method": "ranks are executed, or forked from a warm Python (--zygote)",
     "event_log_handler": "`penstock events JOB` tells what happened",
     "signals_to_handle": "SIGTERM, SIGINT, SIGHUP and SIGQUIT stop the job orderly",
     "log_line_prefix_template": "lines begin with [rank]",
     "numa_binding": "`--cpus N` gives each rank processors of its own",
+}
+#: The same for a job of one host.
+NEEDLESS_ALONE = {
+    "rdzv_backend": "the ranks of one machine meet through MASTER_PORT",
+    "rdzv_conf": "the ranks of one machine meet through MASTER_PORT",
+    "local_addr": "the ranks of one machine meet at 127.0.0.1",
+    **dict.fromkeys(
+        ("lease", "host_wait", "state", "interface", "mixed", "no_key", "detach_after", "fanout"),
+        "the job has one host",
+    ),
 }
 #: Options of torchrun that would change what ranks see or what is written, with what to do instead.
 REFUSED = {
@@ -31,16 +39,18 @@ REFUSED = {
     "duplicate_stderr_filters": "`penstock logs JOB | grep …` finds lines in what every rank wrote",
     "logs_specs": "logs are in the job's directory; --log-dir puts them elsewhere",
 }
+#: Options about hosts that torchrun has as well; they hold for a whole job, whatever its roles are.
+JOINING = frozenset({"standalone", "rdzv_backend", "rdzv_conf", "master_addr", "master_port", "local_addr"})
 #: So much of a script is looked through for the options that it knows.
 SCRIPT_BYTES_MAX = 1 << 20
-CAUSES = ("crash", "memory", "hang", "preemption")
+CAUSES = ("crash", "memory", "hang", "preemption", "host")
 
 
-def notes(words: CommandLine) -> list[str]:
-    """What somebody asked for that is not needed, or that the command will get and not we."""
+def notes(words: CommandLine, *, many: bool = False) -> list[str]:
+    """What somebody asked for that is not needed, or that the command will get and not we. ``many``: the job has many hosts."""
     needless = [
         f"--{key.replace('_', '-')} is not needed: {why}"
-        for key, why in NEEDLESS.items()
+        for key, why in (NEEDLESS if many else NEEDLESS | NEEDLESS_ALONE).items()
         if key in words.given and words.values[key] != _default(key)
     ]
     return needless + _late(words)
@@ -76,15 +86,16 @@ def _default(key: str) -> Any:
     return next(option.default for option in OPTIONS if option.key == key)
 
 
-def job_of_command(words: CommandLine) -> JobSpec:
-    """A job of one role."""
+def job_of_command(words: CommandLine, *, many: bool = False) -> JobSpec:
+    """A job of one role; ``many``: on many hosts, which meet elsewhere than its ranks."""
     values = words.values
     for key, hint in REFUSED.items():
         if values[key]:
             raise UsageError(f"--{key.replace('_', '-')} is not known here", hint=hint)
     if words.given & {"set"}:
         raise UsageError("--set changes fields of a job file", hint="give one with --file")
-    commands.check_one_machine(values["nnodes"], values["node_rank"])
+    if not many:
+        commands.check_one_machine(values["nnodes"], values["node_rank"])
     name = values["name"] or (
         None if values["standalone"] or values["rdzv_id"] == "none" else values["rdzv_id"]
     )
@@ -92,7 +103,9 @@ def job_of_command(words: CommandLine) -> JobSpec:
     if not directory.is_dir():
         raise UsageError(f"--directory must exist, got {directory}")
     return JobSpec(
-        roles=[_role(words, directory)], directory=directory, **{**job_options(words), "name": name}
+        roles=[_role(words, directory, many=many)],
+        directory=directory,
+        **{**job_options(words), "name": name},
     )
 
 
@@ -120,7 +133,7 @@ def check_beside_file(words: CommandLine) -> None:
     """A job file says what runs; the command line only what holds for the whole job."""
     if words.command:
         raise UsageError(f"--file and a command ({words.command[0]}) exclude each other")
-    known = {option.key for option in JOB}
+    known = {option.key for option in (*JOB, *HOSTS)} | JOINING
     for key in sorted(words.given - known):
         raise UsageError(
             f"--{key.replace('_', '-')} goes with a command",
@@ -128,7 +141,7 @@ def check_beside_file(words: CommandLine) -> None:
         )
 
 
-def _role(words: CommandLine, directory: Path) -> Role:
+def _role(words: CommandLine, directory: Path, *, many: bool) -> Role:
     values = words.values
     ranks = commands.rank_count(values["ranks"], visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
     command = commands.executable(
@@ -143,7 +156,8 @@ def _role(words: CommandLine, directory: Path) -> Role:
         command=command,
         ranks=ranks,
         environment=dict(_variable(text) for text in values["environment"]),
-        master_port=_port(words),
+        # Of many hosts these say where the hosts meet; each life of the ranks has a port of its own.
+        master_port=None if many else _port(words),
         slots=Slots(
             cpus=values["cpus"],
             gpus=values["gpus"],
@@ -200,7 +214,7 @@ def _hang_s(text: str | None) -> float | None:
 
 
 def _budget(restarts: int, text: str | None) -> Budget:
-    counts = dict(vars(Budget.of(restarts)))
+    counts: dict[str, int] = {}
     for part in (text or "").split(",") if text else ():
         cause, _, count = part.partition("=")
         if cause.strip() not in CAUSES or not count.strip().isdigit():
@@ -209,7 +223,7 @@ def _budget(restarts: int, text: str | None) -> Budget:
                 hint="as in --budget crash=3,memory=0",
             )
         counts[cause.strip()] = int(count)
-    return Budget(**counts)
+    return replace(Budget.of(restarts), **counts)
 
 
 def _port(words: CommandLine) -> int | None:

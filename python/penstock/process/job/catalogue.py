@@ -14,10 +14,13 @@ import msgspec
 
 from penstock.errors import JobAmbiguous, JobUnknown, StateUnreadable
 from penstock.process.job.launch import PRIVATE
+from penstock.process.job.local_home import HOST_DIRECTORIES, HOST_FILE, local_home
 
 #: What the last words of a lost job would have been.
 LOST = "keeper and agent were killed"
 FINAL = frozenset({"succeeded", "failed", "stopped"})
+#: Phase of a job of many hosts of which this is none, seen in a home that they share or by the launcher that started them.
+ELSEWHERE = "elsewhere"
 
 
 class GangState(msgspec.Struct, frozen=True):
@@ -33,6 +36,8 @@ class GangState(msgspec.Struct, frozen=True):
     workers: list[dict[str, Any]]
     failures: list[dict[str, Any]]
     memory_limit: str | None = None
+    #: The number of this host's rank 0 among the ranks of all hosts.
+    first_rank: int = 0
 
 
 class JobState(msgspec.Struct, frozen=True):
@@ -83,6 +88,19 @@ class Job:
         """The name that it was given, which others may have too: without the ending that makes it unique."""
         return self.id.rpartition("-")[0]
 
+    def host_file(self) -> dict[str, Any] | None:
+        """What this host knows about the others; nothing for a job of one host."""
+        try:
+            document: dict[str, Any] = msgspec.json.decode((self.directory / HOST_FILE).read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return None
+        return document
+
+    def host_names(self) -> list[str]:
+        """Hosts that are known to have it, of a job of many."""
+        folder = self.directory / HOST_DIRECTORIES
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
     def state(self) -> JobState | None:
         """What is known; nothing when no agent was there yet."""
         try:
@@ -121,7 +139,7 @@ class Job:
             # One directory of another time must not hide all other jobs.
             return "unreadable"
         if state is None:
-            return "starting"
+            return ELSEWHERE if (self.directory / HOST_DIRECTORIES).is_dir() else "starting"
         if state.phase in FINAL or self._supervised(state):
             return state.phase
         # It may have ended between the two looks.
@@ -133,6 +151,9 @@ class Job:
         if self.phase() == "lost":
             return LOST
         state = self.state()
+        if state is None and (names := self.host_names()):
+            more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+            return f"on {', '.join(names[:8])}{more}"
         return state.reason if state is not None else ""
 
     def _supervised(self, state: JobState) -> bool:
@@ -159,12 +180,39 @@ def _namespace() -> str:
 
 
 def jobs(home: Path) -> list[Job]:
-    """All jobs of a home, oldest first."""
+    """All jobs of a home, oldest first; of a job of many hosts what this host has of it."""
     folder = home / "jobs"
     candidates = (
-        [Job(path) for path in folder.iterdir() if (path / "job.json").exists()] if folder.is_dir() else []
+        [_here(path) for path in folder.iterdir() if (path / "job.json").exists()] if folder.is_dir() else []
     )
+    known = {job.directory for job in candidates}
+    candidates += [job for job in _local_jobs(home) if job.directory not in known]
     return sorted(candidates, key=lambda job: ((job.directory / "job.json").stat().st_mtime_ns, job.id))
+
+
+def _here(path: Path) -> Job:
+    """A job by its directory in a home: the host directory, where this host has one."""
+    folder = path / HOST_DIRECTORIES
+    if not folder.is_dir():
+        return Job(path)
+    for line in sorted(folder.iterdir()):
+        text = "" if line.name.startswith(".") else line.read_text().strip()
+        own = Job(Path(text)).host_file() if text else None
+        # Hosts mostly have the same path; the name tells whether it is this one's.
+        if own is not None and own.get("name") == line.name and (Path(text) / "job.json").exists():
+            return Job(Path(text))
+    return Job(path)
+
+
+def _local_jobs(home: Path) -> list[Job]:
+    """Host directories on the local disk: also those of earlier starts, and those whose directory in the home is gone."""
+    folder = local_home(os.environ) / "jobs"
+    try:
+        paths = list(folder.iterdir())
+    except OSError:
+        return []
+    jobs = [Job(path) for path in paths if (path / "job.json").exists()]
+    return [job for job in jobs if (job.host_file() or {}).get("home") == str(home)]
 
 
 def find(home: Path, wanted: str) -> Job:

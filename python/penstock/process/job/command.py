@@ -116,8 +116,10 @@ def warmed(role: Role, mode: str, preload: Sequence[str], *, directory: Path) ->
         directory=role.directory or directory,
         environment=role.environment,
         ranks=role.ranks,
-        # Of preemption nobody knows beforehand; a warm Python is not kept for it alone.
-        restarts=any(lives for cause, lives in vars(role.policy.budget).items() if cause != "preemption"),
+        # Of preemption and lost hosts nobody knows beforehand; a warm Python is not kept for them alone.
+        restarts=any(
+            lives for cause, lives in vars(role.policy.budget).items() if cause not in {"preemption", "host"}
+        ),
     )
     warm = warmth(role.command, around, mode=mode, preload=preload)
     return replace(role, zygote=warm.zygote, zygote_why=warm.why)
@@ -130,8 +132,8 @@ def check_one_machine(machines: str, machine_rank: str) -> None:
     least, _, most = machines.partition(":")
     if int(least) != 1 or int(most or least) != 1:
         raise UsageError(
-            f"--nnodes {machines}: only one machine is known yet",
-            hint="start one job per machine, or leave --nnodes out",
+            f"--nnodes {machines} and a job of one machine exclude each other",
+            hint="leave --standalone out, or --nnodes",
         )
     if machine_rank != "0":
         raise UsageError(f"--node-rank must be 0, because there is one machine, got {machine_rank}")

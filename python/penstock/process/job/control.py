@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.errors import JobSilent, SaveUnheard
-from penstock.process.job.catalogue import FINAL, Job
+from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job
 from penstock.process.sweep import Sweep, sweep
 from penstock.process.watch.pulse_file import pulses_of
 
@@ -17,12 +17,16 @@ ANSWER_BYTES_MAX = 64 << 20
 #: A notice is heard after the step that a rank is in.
 SAVE_PATIENCE_S = 60.0
 LOOK_S = 0.02
+#: Where the agent of a job listens; it knows this host.
+AGENT_SOCKET = "agent.sock"
+#: Where the coordinator of a job of many hosts listens; it knows the job.
+HOST_SOCKET = "host.sock"
 
 
-def ask(job: Job, question: dict[str, Any]) -> dict[str, Any]:
-    """Ask the agent of a job, and return its answer."""
+def ask(job: Job, question: dict[str, Any], *, at: str = AGENT_SOCKET) -> dict[str, Any]:
+    """Ask the agent of a job, or whoever listens at another socket of it, and return the answer."""
     try:
-        answer = _exchange(job, msgspec.json.encode(question) + b"\n")
+        answer = _exchange(job, msgspec.json.encode(question) + b"\n", at)
     except OSError as problem:
         hint = f"`penstock stop --force {job.id}` ends it without its help; `penstock logs` still works"
         raise JobSilent(job=job.id, reason=problem.strerror or str(problem), hint=hint) from problem
@@ -42,6 +46,8 @@ def stop(job: Job, *, grace_s: float | None = None, force: bool = False) -> Swee
         return None
     if phase == "lost":
         return sweep(job.directory)
+    if phase == ELSEWHERE:
+        raise elsewhere(job, "stop")
     grace_ms = None if grace_s is None else round(grace_s * 1000)
     try:
         ask(job, {"ask": "stop", "grace_ms": grace_ms, "force": force, "incarnation": None})
@@ -52,6 +58,14 @@ def stop(job: Job, *, grace_s: float | None = None, force: bool = False) -> Swee
             return sweep(job.directory, end=True)
         raise
     return None
+
+
+def elsewhere(job: Job, command: str) -> JobSilent:
+    """Why nothing can be asked about a job of other hosts, and where to ask."""
+    host = next(iter(job.host_names()), "HOST")
+    return JobSilent(
+        job=job.id, reason=f"it runs {job.reason()}", hint=f"`ssh {host} penstock {command} {job.id}`"
+    )
 
 
 def save(job: Job, *, timeout_s: float = SAVE_PATIENCE_S) -> tuple[int, int]:
@@ -97,13 +111,13 @@ def _listening(job: Job) -> dict[tuple[str, int], int]:
     }
 
 
-def _exchange(job: Job, line: bytes) -> bytes:
+def _exchange(job: Job, line: bytes, at: str) -> bytes:
     # Addresses of sockets are short; through the open directory the job may lie as deep as it likes.
     folder = os.open(job.directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as talk:
             talk.settimeout(PATIENCE_S)
-            talk.connect(f"/proc/self/fd/{folder}/agent.sock")
+            talk.connect(f"/proc/self/fd/{folder}/{at}")
             talk.sendall(line)
             talk.shutdown(socket.SHUT_WR)
             answer = bytearray()

@@ -300,7 +300,7 @@ _SLOTS: dict[str, _Reader] = {
     "ports": ("ports", _File.count),
 }
 _BUDGET: dict[str, _Reader] = {
-    cause: (cause, _File.count) for cause in ("crash", "memory", "hang", "preemption")
+    cause: (cause, _File.count) for cause in ("crash", "memory", "hang", "preemption", "host")
 }
 _HANG: dict[str, _Reader] = {
     "factor": ("factor", _File.number),

@@ -129,7 +129,7 @@ def furnish(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         directory = _new(folder, spec.name or stem(spec.roles[0].command))
-        _fill(directory, spec.to_json(directory.name), logs, environment or {})
+        fill_directory(directory, spec.to_json(directory.name), logs, environment or {})
     except OSError as problem:
         if directory is not None:
             # Half a directory is no job, and takes the space that another try needs.
@@ -138,7 +138,10 @@ def furnish(
     return directory
 
 
-def _fill(directory: Path, asked: dict[str, Any], logs: Path | None, environment: Mapping[str, str]) -> None:
+def fill_directory(
+    directory: Path, asked: dict[str, Any], logs: Path | None, environment: Mapping[str, str]
+) -> None:
+    """Put into an empty directory what an agent needs: the description, and places for logs and incidents."""
     (directory / "incidents").mkdir()
     if logs is None:
         (directory / "logs").mkdir()

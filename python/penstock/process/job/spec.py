@@ -23,6 +23,8 @@ RESTARTS = ("one", "gang", "all")
 PRESSURES = ("wait", "drop")
 #: A preemption says nothing about the program, so its number hardly has to be limited.
 PREEMPTIONS = 1000
+#: Of a host that is lost the program knows nothing either, and hosts come and go; a job of one host loses none.
+HOST_LOSSES = 100
 #: What needed too much memory needs it again, mostly; two tries allow for a neighbour that took it.
 MEMORY_RESTARTS_MAX = 2
 #: What a rank that makes no steps has at least, where nobody chose a limit.
@@ -37,7 +39,7 @@ _COUNT_MAX = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Slots:
-    """What each rank of a role needs for itself; leased, so that jobs do not share by accident."""
+    """What each rank of a role needs for itself; held, so that jobs do not share by accident."""
 
     cpus: int = 0
     gpus: int = 0
@@ -53,6 +55,8 @@ class Budget:
     memory: int = 0
     hang: int = 0
     preemption: int = 0
+    #: Hosts that are lost, or do not begin, in a job of many hosts.
+    host: int = HOST_LOSSES
 
     @classmethod
     def of(cls, restarts: int) -> "Budget":
@@ -207,7 +211,7 @@ class Role:
 
     def _check_policy(self, policy: Policy) -> None:
         for name, value in vars(policy.budget).items():
-            self._between(f"budget.{name}", value, 0, _COUNT_MAX)
+            self._between(f"budget.{name}", value or 0, 0, _COUNT_MAX)
         for name in (
             "refill_steps",
             "backoff_s",

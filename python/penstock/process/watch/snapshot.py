@@ -33,11 +33,12 @@ def rows(job: Job, *, supervisors: bool = False, gpus: Mapping[int, GpuUse] | No
     if supervisors and not over:
         result += list(_supervisors(job, state, all_of_them, look))
     for gang, worker in state.workers:
+        rank = gang.first_rank + worker["rank"]
         base = {
             "job": job.id,
             "role": gang.role,
-            "rank": worker["rank"],
-            "worker": f"{gang.role}-{worker['rank']}",
+            "rank": rank,
+            "worker": f"{gang.role}-{rank}",
             "incarnation": gang.incarnation,
         }
         pulse = pulses.get((gang.role, worker["rank"]))

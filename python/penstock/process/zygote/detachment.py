@@ -77,11 +77,11 @@ def _take_files(birth: Birth) -> None:
         fcntl.ioctl(1, termios.TIOCSCTTY, 0)
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=True)
-    leases = [fd for name, fd in fds.items() if name.startswith("lease")]
-    for lease in leases:
-        # Also over an exec: a lease lasts as long as whoever uses what is leased.
-        os.set_inheritable(lease, True)
-    kept = {0, 1, 2, fds["gate"], *leases, *birth.warm.kept}
+    locks = [fd for name, fd in fds.items() if name.startswith("lock")]
+    for lock in locks:
+        # Also over an exec: a lock lasts as long as whoever uses what is held.
+        os.set_inheritable(lock, True)
+    kept = {0, 1, 2, fds["gate"], *locks, *birth.warm.kept}
     end = max(map(int, os.listdir("/proc/self/fd"))) + 1
     # The peers' descriptors are among them, hundreds in a large gang: a call for each would be most of what a rank does before it begins.
     for below, above in itertools.pairwise([-1, *sorted(kept), max(end, *kept)]):

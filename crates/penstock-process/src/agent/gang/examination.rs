@@ -44,11 +44,12 @@ impl Agent {
         let accounts: Vec<Account> =
             workers.iter().map(|worker| self.account(gang, worker, &there)).collect();
         let secrets = self.job.directory.secrets();
+        let first_rank = self.view.state.gangs[gang].first_rank;
         let culprit = first_failure::culprit(&accounts)
             .map(|culprit| Culprit { what: secrets.text(&culprit.what), ..culprit });
         let first = culprit.as_ref().and_then(|culprit| {
             let account = accounts.iter().find(|account| account.rank == culprit.rank)?;
-            Some((account, workers.iter().find(|worker| worker.rank == culprit.rank)?))
+            Some((account, workers.iter().find(|worker| first_rank + worker.rank == culprit.rank)?))
         });
         let likeness = first.and_then(|(account, worker)| match &account.words {
             Some((_, words)) => words.likeness(),
@@ -76,7 +77,9 @@ impl Agent {
         let words = begun.filter(|_| !succeeded).and_then(|distress| {
             Some((distress.at_ms, words(there, &log_name(name, worker.rank, distress.stream), distress)?))
         });
-        let (rank, exit, exit_ms, asked) = (worker.rank, worker.exit.clone(), worker.exit_ms, worker.asked);
+        // As programs name each other.
+        let rank = self.view.state.gangs[gang].first_rank + worker.rank;
+        let (exit, exit_ms, asked) = (worker.exit.clone(), worker.exit_ms, worker.asked);
         Account { rank, exit, exit_ms, asked, words }
     }
 }

@@ -46,6 +46,17 @@ pub(in crate::agent) struct Evidence<'a> {
     pub(in crate::agent) kernel: Vec<String>,
 }
 
+/// Stacks under the ranks that workers have among all hosts.
+fn of_all_hosts(mut stacks: Value, first_rank: u32) -> Value {
+    let looks = stacks.get_mut("looks").and_then(Value::as_array_mut);
+    for rank in looks.into_iter().flatten().filter_map(|look| look.get_mut("rank")) {
+        if let Some(local) = rank.as_u64() {
+            *rank = (local + u64::from(first_rank)).into();
+        }
+    }
+    stacks
+}
+
 /// Writes the incident of the life that just failed; its name in the directory.
 pub(in crate::agent) fn write(
     directory: &JobDirectory,
@@ -60,10 +71,10 @@ pub(in crate::agent) fn write(
     let ranks: Vec<_> = ordered(evidence.accounts)
         .into_iter()
         .filter_map(|(account, part)| {
-            let worker = gang.workers.iter().find(|worker| worker.rank == account.rank)?;
+            let worker = gang.workers.iter().find(|worker| gang.first_rank + worker.rank == account.rank)?;
             let error = account.words.as_ref().filter(|_| part != Part::Bystander);
             Some(json!({
-                "rank": worker.rank, "pid": worker.pid, "exit": worker.exit, "asked_to_end": worker.asked, "held": worker.held,
+                "rank": account.rank, "pid": worker.pid, "exit": worker.exit, "asked_to_end": worker.asked, "held": worker.held,
                 "ended": worker.exit.as_ref().map(ToString::to_string), "exit_ms": worker.exit_ms,
                 "part": part, "error": error.map(|(_, words)| secrets.text(&words.error)),
                 "failed_ms": (part != Part::Bystander).then(|| moment_ms(account, part)),
@@ -80,11 +91,12 @@ pub(in crate::agent) fn write(
     let rank = cause.map_or(suspected.and_then(|suspicion| suspicion.rank), |cause| cause.rank);
     let step = cause.map_or(suspected.and_then(|suspicion| suspicion.step), |cause| cause.step);
     let command = secrets.command(&role.command);
+    let stacks = evidence.stacks.map(|stacks| secrets.value(of_all_hosts(stacks, gang.first_rank)));
     let document = json!({
         "number": number, "role": role.name, "incarnation": gang.incarnation, "at": wall_s(), "command": command,
         "first_cause": what.map(|what| secrets.text(what)), "cause": kind, "rank": rank, "step": step,
         "verdict": evidence.action, "reason": secrets.text(evidence.reason),
-        "ranks": ranks, "stacks": evidence.stacks.map(|stacks| secrets.value(stacks)), "kernel": evidence.kernel,
+        "ranks": ranks, "stacks": stacks, "kernel": evidence.kernel,
     });
     let name = format!("incidents/{number}.json");
     write_whole(&directory.file(&name), &serde_json::to_vec_pretty(&document).expect("plain values"))?;

@@ -5,6 +5,8 @@ mod examination;
 mod incident;
 mod interruption;
 pub(super) mod orphans;
+mod preparation;
+mod report;
 pub(super) mod spawn;
 pub(super) mod start;
 pub(super) mod workers;
@@ -14,12 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::agent::Agent;
 use crate::agent::gang::examination::Examination;
 use crate::agent::gang::incident::Evidence;
+use crate::agent::gang::preparation::Preparation;
 use crate::agent::gang::spawn::PreparedRank;
 use crate::agent::gang::start::Beginning;
 use crate::agent::resources::Start;
 use crate::complain;
-use crate::coordinator::hang::Pulse;
-use crate::coordinator::messages::{GangReport, Order, WorkerReport};
+use crate::coordinator::messages::Order;
 use crate::coordinator::verdict::{Action, Stop, UNKILLABLE_MS};
 use crate::error::{ProcessError, Result};
 use crate::job::exit::{Exit, memory_kills};
@@ -57,6 +59,10 @@ pub(in crate::agent) struct TrackedGang {
     pub(in crate::agent) incident: bool,
     /// The person was told that another life follows this one.
     announced: bool,
+    /// When its workers were killed because the lease of this host ended.
+    pub(in crate::agent) lease_ended_ms: Option<u64>,
+    /// A life that is made ready, in a job of many hosts.
+    pub(in crate::agent) preparation: Option<Preparation>,
     /// A life that was ordered and waits for slots, and for which.
     pub(in crate::agent) queued: Option<(u32, String)>,
     /// When the life began.
@@ -87,7 +93,7 @@ impl Agent {
             self.release(gang);
         }
         let running = if self.is_past_hope(gang) { 0 } else { self.running_of(gang).len() };
-        if !order.concerns(current, running, self.ending.stop.is_some()) {
+        if !order.concerns(current, running, self.is_ending()) {
             return Ok(());
         }
         if order.incident && !self.workers.tracked[gang].incident {
@@ -96,6 +102,7 @@ impl Agent {
         }
         self.announce_restart(order);
         match order.action {
+            Action::Prepare { incarnation } => self.prepare(order, incarnation)?,
             Action::Start { incarnation } => {
                 self.begin(Start { gang, incarnation, order: order.clone() })?;
             }
@@ -114,6 +121,7 @@ impl Agent {
                 self.signal_gang(gang, libc::SIGTERM);
             }
             Action::Kill => self.kill_gang(gang),
+            // A job of one host has nothing to wait for between the two.
             Action::Wait { .. } | Action::Succeed | Action::Fail | Action::Stopped => {}
         }
         Ok(())
@@ -130,11 +138,15 @@ impl Agent {
         }
     }
 
-    /// Begins a life whose slots are leased, unless its zygote is not warm yet.
+    /// Begins a life whose slots are taken, unless its zygote is not warm yet.
     pub(in crate::agent) fn start_gang(&mut self, start: &Start) -> Result<()> {
         let (gang, incarnation) = (start.gang, start.incarnation);
         let plan = self.job.plans[gang].clone();
-        let Some(port) = self.meet(gang) else { return Ok(()) };
+        if !self.may_begin() {
+            return Ok(());
+        }
+        let meeting = start.order.meeting;
+        let Some(port) = meeting.map(|at| at.port()).or_else(|| self.meet(gang)) else { return Ok(()) };
         let (forked, gate) = match self.begin_gang(start, port)? {
             Beginning::Forked(started, gate) => (started, Some(gate)),
             Beginning::Executed => (Vec::new(), None),
@@ -153,17 +165,17 @@ impl Agent {
         let limit = self.memory_limit(gang);
         let state = &mut self.view.state.gangs[gang];
         (state.incarnation, state.phase, state.master_port) = (Some(incarnation), Phase::Running, port);
-        state.memory_limit = limit;
+        (state.memory_limit, state.first_rank) = (limit, self.host.first_rank(plan.role));
         state.workers.clear();
         let mut children = Vec::new();
-        for (rank, slot) in plan.ranks.zip(&start.order.placement) {
-            let life = self.life(plan.role, incarnation, port);
+        for (rank, slot) in start.places(&plan) {
+            let life = self.life(plan.role, incarnation, port, meeting);
             let (worker, outputs) = match forked.next() {
                 Some(started) => (NewWorker::Forked(started.pid), started.outputs),
                 None => match spawn::prepare(
                     &life,
                     rank,
-                    self.place(gang, rank, *slot),
+                    self.place(gang, rank, slot),
                     new_groups.contains(&rank),
                 ) {
                     Ok((prepared, outputs)) => (NewWorker::Prepared(Box::new(prepared)), outputs),
@@ -176,11 +188,11 @@ impl Agent {
             let speaker = Speaker { role: plan.role, rank, incarnation };
             // Before it runs, so that nothing of what it writes is lost with us.
             custody::hand_over(&self.output.holders, speaker, &outputs);
-            let from = self.output.pump.add(speaker, outputs)?;
+            let from = self.output.pump.add(speaker, &self.label(gang, rank), outputs)?;
             match self.add_worker(gang, rank, from, worker) {
                 Ok((child, state)) => {
                     children.extend(child);
-                    self.view.state.gangs[gang].workers.push(WorkerState { slot: *slot, ..state });
+                    self.view.state.gangs[gang].workers.push(WorkerState { slot, ..state });
                 }
                 Err(problem) => {
                     self.give_up(&problem);
@@ -194,6 +206,12 @@ impl Agent {
         self.note_places(gang);
         // All are known now, so all may begin.
         gate.map_or(Ok(()), StartGate::open)
+    }
+
+    /// What stands before the lines of a worker.
+    fn label(&self, gang: usize, rank: u32) -> String {
+        let role = self.job.plans[gang].role;
+        self.job.spec.label(role, self.view.state.gangs[gang].first_rank + rank, self.host.worlds())
     }
 
     /// Gives the ranks of a gang new control groups to be born in; who has one. Before anything is counted or limited in them.
@@ -275,9 +293,10 @@ impl Agent {
         let shown = |worker: &WorkerState| {
             let process = Process::read(worker.pid).filter(|process| process.is_alive())?;
             let place = std::fs::read_to_string(format!("/proc/{}/wchan", worker.pid)).unwrap_or_default();
+            let rank = self.view.state.gangs[gang].first_rank + worker.rank;
             Some(format!(
-                "rank {} (process {}) is in state {} in {place} and cannot be killed",
-                worker.rank, worker.pid, process.state
+                "rank {rank} (process {}) is in state {} in {place} and cannot be killed",
+                worker.pid, process.state
             ))
         };
         left.filter_map(shown).collect()
@@ -443,51 +462,6 @@ impl Agent {
             worker.exit_ms = Some(now_ms());
             worker.cpu_s = Some(reaped.cpu_s);
             worker.rss_max_bytes = Some(reaped.rss_max_bytes);
-        }
-    }
-
-    /// How a gang is, for the coordinator.
-    pub(in crate::agent) fn gang_report(&mut self, gang: usize) -> GangReport {
-        let ranks: Vec<u32> = self.view.state.gangs[gang].workers.iter().map(|worker| worker.rank).collect();
-        let mut pulses: BTreeMap<u32, Pulse> = BTreeMap::new();
-        for rank in ranks {
-            let pulse = self.pulse_of(gang, rank).map(|pulse| self.discounted(gang, rank, pulse));
-            pulses.extend(pulse.map(|pulse| (rank, pulse)));
-        }
-        let (state, tended) = (&self.view.state.gangs[gang], &self.workers.tracked[gang]);
-        if let Some((incarnation, why)) = &tended.queued {
-            let (incarnation, queued) = (Some(*incarnation), Some(why.clone()));
-            return GangReport { incarnation, queued, ..GangReport::default() };
-        }
-        let workers = state.workers.iter().map(|worker| WorkerReport {
-            rank: worker.rank,
-            pid: worker.pid,
-            running: self.workers.running.contains_key(&worker.pid),
-            exit: worker.exit.clone(),
-            exit_ms: worker.exit_ms,
-            asked: worker.asked,
-            pulse: pulses.get(&worker.rank).cloned(),
-            heard_ms: self.heard_ms(gang, worker.rank),
-            signs: self.liveness.lookout.signs(gang, worker.rank),
-        });
-        let found = tended.examination.as_ref();
-        GangReport {
-            incarnation: state.incarnation,
-            queued: None,
-            workers: workers.collect(),
-            orphans: tended.orphans,
-            likeness: found.and_then(|found| found.likeness.clone()),
-            culprit: found.and_then(|found| found.culprit.clone()),
-            lived_ms: found.and_then(|found| found.lived_ms),
-            examined: found.is_some(),
-            witnessed: tended.witnessed,
-            looks: self.liveness.lookout.looks(gang),
-            patience: self.liveness.lookout.patience(gang),
-            warned: tended.warned,
-            notified_since_ms: tended.notified_since_ms,
-            signalled_since_ms: tended.signalled_since_ms,
-            ending_since_ms: tended.ending_since_ms,
-            killing_since_ms: tended.killing_since_ms,
         }
     }
 }

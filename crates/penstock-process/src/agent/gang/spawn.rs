@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
+use crate::agent::standing::{HostLife, RankPlace};
 use crate::error::{ProcessError, Result};
 use crate::job::mark::{self, Mark, WORKER_MARK};
 use crate::job::{Job, JobDirectory, Role};
@@ -38,13 +39,23 @@ pub(in crate::agent) struct Life<'a> {
     pub(in crate::agent) cgroup: Option<&'a Cgroup>,
     /// The limit of open files that workers should see.
     pub(in crate::agent) file_limit: libc::rlimit,
+    /// Where the host stands, in a job of many.
+    pub(in crate::agent) host: Option<HostLife<'a>>,
 }
 
 impl Life<'_> {
+    /// The role by its place in the job.
+    fn number(&self) -> usize {
+        self.job.roles.iter().position(|role| role.name == self.role.name).unwrap_or(0)
+    }
+
     /// The number of a worker among all of the job.
     fn place(&self, rank: u32) -> u32 {
-        let number = self.job.roles.iter().position(|role| role.name == self.role.name).unwrap_or(0);
-        self.job.place(number, rank)
+        self.job.place(self.number(), rank)
+    }
+
+    fn rank_place(&self, local: u32) -> RankPlace {
+        RankPlace { role: self.number(), local, local_world: self.role.ranks }
     }
 
     /// The limit that marks a worker and all that it starts, where the system lets us.
@@ -58,7 +69,7 @@ impl Life<'_> {
 pub(in crate::agent) struct WorkerSlot {
     /// Variables that name its devices; they win over all others.
     pub(in crate::agent) variables: Vec<(&'static str, String)>,
-    /// Leases: descriptors that it inherits, and that nobody closes before it ends.
+    /// Locks: descriptors that it inherits, and that nobody closes before it ends.
     pub(in crate::agent) kept: Vec<RawFd>,
     /// Processors that it may run on; nothing for all of the job's.
     pub(in crate::agent) cpus: Vec<u32>,
@@ -84,8 +95,7 @@ pub(in crate::agent) fn free_port() -> Result<u16> {
 pub(in crate::agent) fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, String)> {
     let role = life.role;
     let worker = format!("{}-{rank}", role.name);
-    let number = life.job.roles.iter().position(|known| known.name == role.name).unwrap_or(0);
-    let place = life.job.place(number, rank);
+    let (place, rank_place) = (life.place(rank), life.rank_place(rank));
     let (rank, ranks) = (rank.to_string(), role.ranks.to_string());
     // What torchrun calls a role without a name.
     let called = if role.name == "rank" { "default" } else { &role.name };
@@ -116,6 +126,9 @@ pub(in crate::agent) fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, 
         (WORKER_MARK, worker),
     ];
     let mut variables: Vec<(String, String)> = known.map(|(name, value)| (name.to_owned(), value)).into();
+    if let Some(host) = life.host {
+        variables.extend(host.variables(&rank_place, &|name| std::env::var_os(name).is_some()));
+    }
     // A pipe makes Python keep lines back, and a killed rank would take them along.
     set_unless_there(&mut variables, "PYTHONUNBUFFERED", "1");
     // As torchrun: ranks that each start a thread per core get in each other's way; those that have cores of their own do not.
@@ -127,6 +140,14 @@ pub(in crate::agent) fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, 
     // What was asked for comes last, so it wins.
     variables.extend(role.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
     variables
+}
+
+/// Variables of ours that a worker must not have.
+pub(in crate::agent) fn removed(life: &Life<'_>, rank: u32) -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let own = |name: &String| life.role.environment.contains_key(name);
+    let found = life.host.map(|host| host.removed(&life.rank_place(rank), names)).unwrap_or_default();
+    found.into_iter().filter(|name| !own(name)).collect()
 }
 
 fn set_unless_there(variables: &mut Vec<(String, String)>, name: &str, value: &str) {
@@ -164,6 +185,7 @@ pub(in crate::agent) fn prepare(
     });
     let variables = place.variables.into_iter().map(|(name, value)| (name.to_owned(), value));
     let mut program = ChildProgram::new(&life.role.command, [input(life, rank)?, out_writer, err_writer])?
+        .without(removed(life, rank))
         .environment(environment(life, rank).into_iter().chain(variables))?
         .group(group);
     if let Some(directory) = life.role.directory.as_ref().or(life.job.directory.as_ref()) {

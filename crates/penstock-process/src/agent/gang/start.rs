@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
 use serde_json::json;
@@ -17,8 +18,8 @@ use crate::zygote::pool::{News, Readiness, ZygotePool};
 use crate::zygote::request::{ForkOutcome, Program, StartGate, WorkerFork};
 use crate::zygote::{ZygoteSpec, variables};
 
-/// Names of leases in a request: the port where the gang meets, and the slot.
-const LEASES: [&str; 2] = ["lease-0", "lease-1"];
+/// Names of locks in a request: of the port where the gang meets, and of the slot.
+const LOCKS: [&str; 2] = ["lock-0", "lock-1"];
 
 /// What a rank may say about why it is not to be forked.
 const REFUSAL_BYTES_MAX: u64 = 400;
@@ -54,7 +55,7 @@ impl Agent {
                         || role.environment.contains_key(name)
                         || name.starts_with("PENSTOCK_JOB")
                 };
-                let life = self.life(index, 0, 0);
+                let life = self.life(index, 0, 0, None);
                 ZygoteSpec {
                     interpreter: warm.interpreter.clone(),
                     flags: warm.flags.clone(),
@@ -70,7 +71,13 @@ impl Agent {
     }
 
     /// What the workers of one life have in common.
-    pub(in crate::agent) fn life(&self, role: usize, incarnation: u32, master_port: u16) -> Life<'_> {
+    pub(in crate::agent) fn life(
+        &self,
+        role: usize,
+        incarnation: u32,
+        master_port: u16,
+        meeting: Option<SocketAddr>,
+    ) -> Life<'_> {
         Life {
             job: &self.job.spec,
             role: &self.job.spec.roles[role],
@@ -80,6 +87,7 @@ impl Agent {
             input: self.launcher.input.as_ref(),
             cgroup: self.resources.cgroup.as_ref(),
             file_limit: self.resources.file_limit,
+            host: self.host.life(meeting),
         }
     }
 
@@ -152,7 +160,7 @@ impl Agent {
                 format!("forked from {}, made in {} s", described(&warm.preload), warmth.took_s)
             }
         };
-        let life = self.life(plan.role, start.incarnation, port);
+        let life = self.life(plan.role, start.incarnation, port, start.order.meeting);
         let limit = self.resources.file_limit;
         let program = Program {
             command: role.command.clone(),
@@ -161,8 +169,7 @@ impl Agent {
             directory: directory(&life),
             files_max: (limit.rlim_cur, limit.rlim_max),
         };
-        let ranks = plan.ranks.zip(&start.order.placement);
-        let places = ranks.map(|(rank, slot)| (rank, self.place(gang, rank, *slot)));
+        let places = start.places(&plan).into_iter().map(|(rank, slot)| (rank, self.place(gang, rank, slot)));
         let (forks, outputs) = worker_forks(&life, places)?;
         let different = forks
             .iter()
@@ -205,7 +212,7 @@ impl Agent {
     fn retire_zygote(&mut self, number: usize, begun: usize) {
         let needed = self.job.plans.iter().enumerate().any(|(gang, plan)| {
             let budget = &self.job.spec.roles[plan.role].policy.budget;
-            let again = budget.crash + budget.memory + budget.hang > 0;
+            let again = budget.crash + budget.memory + budget.hang > 0 || self.host.standing.is_some();
             let waits = gang != begun && self.view.state.gangs[gang].incarnation.is_none();
             self.zygotes.by_role[plan.role] == Some(number) && (again || waits)
         });
@@ -235,13 +242,14 @@ fn worker_forks(
         let door = life.cgroup.and_then(|group| group.door(&life.role.name, rank));
         files.extend(door.map(|door| ("door", door.into())));
         files.extend(place.memory.map(|door| ("limit", door.into())));
-        for (name, lease) in LEASES.into_iter().zip(place.kept) {
-            files.push((name, system::duplicate(lease)?));
+        for (name, lock) in LOCKS.into_iter().zip(place.kept) {
+            files.push((name, system::duplicate(lock)?));
         }
         let mut environment = spawn::environment(life, rank);
         environment.extend(place.variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
         let mark = life.marking(rank).map(|limit| (limit.rlim_cur, limit.rlim_max));
-        workers.push(WorkerFork { rank, environment, files, cpus: place.cpus, mark });
+        let removed = spawn::removed(life, rank);
+        workers.push(WorkerFork { rank, environment, removed, files, cpus: place.cpus, mark });
         outputs.push(ours);
     }
     Ok((workers, outputs))

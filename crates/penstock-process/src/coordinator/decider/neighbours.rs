@@ -2,8 +2,8 @@
 
 use crate::coordinator::decider::{Decider, about};
 use crate::coordinator::history::{GangHistory, Outcome};
-use crate::coordinator::messages::Report;
 use crate::coordinator::verdict::{Action, Stop, decide};
+use crate::coordinator::view::JobView;
 use crate::job::policy::{Cause, Scope};
 use crate::job::{GangPlan, Kind};
 
@@ -54,7 +54,7 @@ impl Decider {
 
     /// Why a gang that may restart does not yet, in a restart of everybody: all of them are gone first, whoever failed first
     /// may begin again, and then they come in their order.
-    pub(super) fn held_back(&self, gang: usize, report: &Report) -> Option<String> {
+    pub(super) fn held_back(&self, gang: usize, view: &JobView<'_>) -> Option<String> {
         let all = |gang: usize| self.job.roles[self.plans[gang].role].policy.restart == Scope::All;
         let by_peer =
             |history: &GangHistory| history.failure().is_some_and(|failure| failure.cause == Cause::Peer);
@@ -69,8 +69,8 @@ impl Decider {
                 continue;
             }
             let role = &self.job.roles[self.plans[other].role];
-            let known = self.gang(other, about(report, other), report.now_ms);
-            let verdict = decide(report.now_ms, &known, &role.policy);
+            let known = self.gang(other, about(view, other));
+            let verdict = decide(view.now_ms, &known, &role.policy);
             if !matches!(verdict.action, Action::Start { .. }) {
                 let gone = known.running + known.orphans == 0;
                 let what = if gone { "for the restart of" } else { "for the end of" };

@@ -4,37 +4,32 @@
 //! stacks, and nothing is ended, because a supervision that ends a healthy run is worse than none.
 
 use crate::coordinator::decider::Decider;
-use crate::coordinator::decider::news::furthest_step;
-use crate::coordinator::hang::{Case, Judgement, Past, Suspect, TIMES_MAX, judge};
+use crate::coordinator::hang::{Case, Judgement, Past, TIMES_MAX, judge};
 use crate::coordinator::history::{Entry, Suspicion};
-use crate::coordinator::messages::GangReport;
 use crate::coordinator::verdict::Failure;
+use crate::coordinator::view::GangView;
 use crate::job::policy::Cause;
+use crate::tree::summary::report::suspects;
 
 /// Suspicions of a gang that people are told; more say nothing new.
 const SUSPICIONS_MAX: u32 = 100;
 
 impl Decider {
     /// What is to be done about the progress of a gang; nothing where nobody looks for hangs, or it is being ended.
-    pub(super) fn judgement(&self, gang: usize, about: &GangReport, now_ms: u64) -> Option<Judgement> {
+    pub(super) fn judgement(&self, gang: usize, about: &GangView<'_>, now_ms: u64) -> Option<Judgement> {
         let rule = self.job.roles[self.plans[gang].role].policy.hang.as_ref()?;
         if about.notified_since_ms.or(about.ending_since_ms).is_some() || about.queued.is_some() {
             return None;
         }
-        let running = about.workers.iter().filter(|worker| worker.running);
-        let suspects: Vec<Suspect<'_>> = running
-            .map(|worker| Suspect {
-                rank: worker.rank,
-                pulse: worker.pulse.as_ref(),
-                heard_ms: worker.heard_ms,
-                signs: worker.signs,
-            })
-            .collect();
-        let (patience, looks, past) = (&about.patience, &about.looks, self.past(gang));
+        let past = self.past(gang);
+        let Some(local) = about.local else { return Some(found_by_hosts(about, &past, now_ms)) };
+        let suspects = suspects(local, |rank| rank);
+        let (patience, looks) = (&local.patience, &local.looks);
         Some(judge(&Case { now_ms, suspects: &suspects, patience, looks, rule, past }))
     }
 
-    fn past(&self, gang: usize) -> Past {
+    /// What earlier lives and verdicts say.
+    pub(super) fn past(&self, gang: usize) -> Past {
         let history = &self.history.gangs[gang];
         let before =
             history.failures.iter().rev().find(|failure| Some(failure.incarnation) < history.incarnation);
@@ -49,8 +44,14 @@ impl Decider {
     }
 
     /// Takes note of a hang: a failure where it ends the life, else a suspicion.
-    pub(super) fn watch_progress(&mut self, gang: usize, incarnation: u32, about: &GangReport, now_ms: u64) {
-        let step = furthest_step(about);
+    pub(super) fn watch_progress(
+        &mut self,
+        gang: usize,
+        incarnation: u32,
+        about: &GangView<'_>,
+        now_ms: u64,
+    ) {
+        let step = about.step;
         match self.judgement(gang, about, now_ms) {
             Some(Judgement::Hung(hang)) => {
                 let policy = &self.job.roles[self.plans[gang].role].policy;
@@ -87,7 +88,7 @@ impl Decider {
     }
 
     /// Takes note of what a life that failed has shown about its steps, once.
-    pub(super) fn learn(&mut self, gang: usize, about: &GangReport) {
+    pub(super) fn learn(&mut self, gang: usize, about: &GangView<'_>) {
         let history = &self.history.gangs[gang];
         let failed = history.failure().map(|failure| failure.incarnation);
         let Some(incarnation) =
@@ -95,16 +96,36 @@ impl Decider {
         else {
             return;
         };
-        let longest = about.workers.iter().filter_map(|worker| Some(worker.pulse.as_ref()?.longest_ms)).max();
-        if let Some(longest_ms) = longest {
+        if let Some(longest_ms) = about.longest_ms {
             self.note(Entry::Learned { gang, incarnation, longest_ms });
         }
     }
 
     /// What people have not been told yet.
-    pub(super) fn untold(&self, gang: usize, about: &GangReport) -> Option<&Suspicion> {
+    pub(super) fn untold(&self, gang: usize, about: &GangView<'_>) -> Option<&Suspicion> {
         let suspicion = self.history.gangs[gang].suspicion.as_ref()?;
         (Some(suspicion.incarnation) == about.incarnation && about.warned < suspicion.number)
             .then_some(suspicion)
     }
 }
+
+/// What the hosts of a job say together: each has judged its own part, and what others do may excuse it.
+fn found_by_hosts(about: &GangView<'_>, past: &Past, now_ms: u64) -> Judgement {
+    let progress = &about.progress;
+    let told = |since_ms: u64| past.warned_ms.is_some_and(|warned_ms| since_ms <= warned_ms);
+    if let Some(finding) = progress.hang.as_ref().filter(|finding| !told(finding.since_ms)) {
+        let worked = progress.worked_ms.is_some_and(|at_ms| now_ms < at_ms.saturating_add(finding.limit_ms));
+        let excused = progress.busy || (worked && !finding.given);
+        if finding.held || (!excused && !progress.held) {
+            return Judgement::Hung(finding.hang());
+        }
+    }
+    match &progress.slow {
+        Some(slow) if slow.times == past.times && !progress.busy => Judgement::Slow(slow.what.clone()),
+        _ if progress.look => Judgement::Look,
+        _ => Judgement::Fine(None),
+    }
+}
+
+#[cfg(test)]
+mod tests;

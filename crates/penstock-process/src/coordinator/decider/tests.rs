@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::coordinator::hang::{Pulse, Signs};
+use crate::coordinator::messages::{GangReport, WorkerReport};
 use crate::coordinator::verdict::{Failure, Stop};
 use crate::job::Role;
 use crate::job::exit::Exit;
@@ -13,7 +14,7 @@ use crate::job::policy::{Budget, HangRule, Policy, Scope};
 fn role(name: &str, kind: Kind, restart: Scope, ranks: u32) -> Role {
     let policy = Policy {
         restart,
-        budget: Budget { crash: 3, memory: 3, hang: 3, preemption: 3 },
+        budget: Budget { crash: 3, memory: 3, hang: 3, preemption: 3, host: 3 },
         refill_steps: 0,
         backoff_ms: 0,
         backoff_max_ms: 0,
@@ -54,7 +55,7 @@ fn life(incarnation: u32, workers: Vec<WorkerReport>) -> GangReport {
 }
 
 fn report(now_ms: u64, gangs: Vec<GangReport>) -> Report {
-    Report { number: 0, machine: 0, now_ms, stop: None, gangs }
+    Report { number: 0, machine: 0, now_ms, stop: None, gangs, unkillable: 0 }
 }
 
 fn actions(orders: &Orders) -> Vec<Action> {
@@ -238,6 +239,8 @@ fn the_failure_of_a_life_is_its_culprits_once_the_logs_were_read() {
         rank: 1,
         what: "failed: KeyError: 3".to_owned(),
         code: 1,
+        of_connection: false,
+        failed_ms: None,
     });
     let asked = WorkerReport { asked: true, ..worker(1, Some(1)) };
     let gone = GangReport { culprit, lived_ms: Some(40), ..life(0, vec![worker(0, Some(1)), asked]) };
@@ -271,7 +274,7 @@ proptest! {
         let mut decider = decider(vec![Role { spares, ..role("rank", Kind::Gang, scope, ranks) }]);
         for gang in 0..decider.plans.len() {
             let placement = decider.place(gang);
-            decider.note(Entry::Ordered { gang, incarnation: 0, placement, reason: String::new() });
+            decider.note(Entry::Ordered { gang, incarnation: 0, placement, reason: String::new(), at_ms: None });
         }
         for victim in victims.into_iter().map(|rank| rank % ranks) {
             let gang = decider.plans.iter().position(|plan| plan.ranks.contains(&victim)).unwrap();
@@ -281,7 +284,7 @@ proptest! {
             let placement = decider.place(gang);
             let moved = before.iter().zip(&placement).filter(|(old, new)| old != new).count();
             prop_assert!(moved <= 1, "only who failed moves");
-            decider.note(Entry::Ordered { gang, incarnation: incarnation + 1, placement, reason: String::new() });
+            decider.note(Entry::Ordered { gang, incarnation: incarnation + 1, placement, reason: String::new(), at_ms: None });
             let mut all: Vec<u32> = decider.history.gangs.iter().flat_map(|history| history.placement.clone()).collect();
             prop_assert!(all.iter().all(|slot| *slot < ranks + spares));
             all.sort_unstable();

@@ -11,7 +11,9 @@ mod signs;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::patience::{Between, Clocks, Gaps, Past, Patience, TIMES_MAX, WORK_MS, limit_ms};
+pub use self::patience::{
+    Between, Clocks, Gaps, Past, Patience, TIMES_MAX, WORK_MS, is_known as is_known_phase, limit_ms,
+};
 pub use self::signs::{Hold, HoldKind, IDLE_BYTES_MAX, Signs, StackPlace};
 use crate::job::policy::HangRule;
 
@@ -90,6 +92,10 @@ pub struct Hang {
     pub what: String,
     /// Somebody chose the limit that is over.
     pub given: bool,
+    /// The limit that is over.
+    pub limit_ms: u64,
+    /// Since when there is no step.
+    pub since_ms: u64,
 }
 
 /// What is to be done about a gang.
@@ -234,7 +240,8 @@ fn verdict(case: &Case<'_>, judged: &[&Standing<'_, '_>], repeated: bool) -> Jud
         ));
     }
     let rank = if let [only] = ranks[..] { Some(only) } else { None };
-    Judgement::Hung(Hang { rank, what, given: standing.given })
+    let (given, limit_ms, since_ms) = (standing.given, standing.limit_ms, standing.since_ms);
+    Judgement::Hung(Hang { rank, what, given, limit_ms, since_ms })
 }
 
 /// While somebody is held nobody is judged, but a rank that is stopped alone has a limit of its own.
@@ -273,7 +280,7 @@ fn while_held(case: &Case<'_>) -> Option<Judgement> {
     let what =
         format!("{name} {verb} stopped since {:.1} s, by a signal, and the gang waits", seconds(quiet_ms));
     let rank = if let [only] = ranks[..] { Some(only) } else { None };
-    Some(Judgement::Hung(Hang { rank, what, given: false }))
+    Some(Judgement::Hung(Hang { rank, what, given: false, limit_ms, since_ms }))
 }
 
 /// How a suspect stands; nothing for one that is not judged.

@@ -29,7 +29,7 @@ pub const TIMES_MAX: u32 = 64;
 const EXCUSES_MAX: usize = 32;
 
 /// Whether a phase has a limit of its own.
-pub(super) fn is_known(phase: &str) -> bool {
+pub fn is_known(phase: &str) -> bool {
     PHASES.iter().any(|(name, _)| *name == phase)
 }
 
@@ -81,7 +81,7 @@ impl Patience {
 }
 
 /// What earlier lives and earlier verdicts say about a gang.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past {
     /// The longest time between two steps in any earlier life.
     pub longest_ms: u64,

@@ -31,7 +31,13 @@ fn entries() -> impl Strategy<Value = Entry> {
     });
     prop_oneof![
         (0..4usize, 0..4u32, proptest::collection::vec(0..9u32, 0..3), reason()).prop_map(
-            |(gang, incarnation, placement, reason)| Entry::Ordered { gang, incarnation, placement, reason }
+            |(gang, incarnation, placement, reason)| Entry::Ordered {
+                gang,
+                incarnation,
+                placement,
+                reason,
+                at_ms: None
+            }
         ),
         (0..4usize, 0..4u32).prop_map(|(gang, incarnation)| Entry::Started {
             gang,
@@ -114,7 +120,13 @@ proptest! {
 #[test]
 fn another_who_is_blamed_takes_the_place_of_the_first_and_its_slot_the_charge() {
     let mut history = empty(1);
-    history.fold(&Entry::Ordered { gang: 0, incarnation: 0, placement: vec![2, 0], reason: String::new() });
+    history.fold(&Entry::Ordered {
+        gang: 0,
+        incarnation: 0,
+        placement: vec![2, 0],
+        reason: String::new(),
+        at_ms: None,
+    });
     let noted = Failure {
         incarnation: 0,
         what: "rank 0 exited with code 1".to_owned(),

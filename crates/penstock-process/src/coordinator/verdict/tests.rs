@@ -8,7 +8,7 @@ use crate::job::policy::{Budget, Scope};
 fn policy(restarts: u32) -> Policy {
     Policy {
         restart: Scope::Gang,
-        budget: Budget { crash: restarts, memory: 1, hang: restarts, preemption: 50 },
+        budget: Budget { crash: restarts, memory: 1, hang: restarts, preemption: 50, host: 0 },
         refill_steps: 100,
         backoff_ms: 100,
         backoff_max_ms: 1000,
@@ -304,6 +304,7 @@ proptest! {
             Action::Witness => prop_assert!(alive && !gang.witnessed && gang.ending_since_ms.is_none()),
             Action::End => prop_assert!(alive && gang.ending_since_ms.is_none()),
             Action::Kill => prop_assert!(alive),
+            Action::Prepare { .. } => prop_assert!(false, "one host has nobody to wait for"),
             Action::Look | Action::Warn => prop_assert!(false, "these follow from progress, which is judged elsewhere"),
         }
     }

@@ -1,0 +1,231 @@
+//! What many hosts mean for the lives of a gang: they begin in two phases, wait for hosts that are missing, and fail with a host.
+//!
+//! A life is ordered, then every host prepares for it, and only when all have is it begun. So nothing of an older life is left anywhere
+//! when a new one begins: a host with workers that run is not prepared. That every host was prepared, and where rank 0 listens, is written
+//! down before it is said, so that another leader says the same.
+
+use crate::coordinator::decider::{Decider, about};
+use crate::coordinator::history::Entry;
+use crate::coordinator::verdict::{Action, Failure, Gang, Stop, Verdict};
+use crate::coordinator::view::{GangView, HostFacts, HostLoss, JobView};
+use crate::job::policy::{Cause, Scope};
+use crate::tree::summary::merged_stop;
+
+/// How long hosts may take to prepare; who has not by then failed to start.
+pub(super) const PREPARE_MS: u64 = 30_000;
+/// Hosts that are named when they are many.
+const NAMED_MAX: usize = 8;
+
+impl Decider {
+    /// Remembers that the job has to end: somebody asked, or it cannot go on with these hosts.
+    pub(super) fn hear_stop(&mut self, view: &JobView<'_>) {
+        let Some(hosts) = &view.hosts else {
+            if let Some(stop) = view.stop.clone() {
+                // The agent has written it down before it said so.
+                self.history.fold(&Entry::Stop { stop });
+            }
+            return;
+        };
+        let asked = merged_stop(view.stop.clone(), self.impossible(hosts, view.now_ms).as_ref());
+        let all = merged_stop(asked, self.history.stop.as_ref());
+        if let Some(stop) = all.filter(|stop| self.history.stop.as_ref() != Some(stop)) {
+            self.note(Entry::Stop { stop });
+        }
+    }
+
+    /// Why the job cannot go on with these hosts.
+    fn impossible(&self, hosts: &HostFacts, now_ms: u64) -> Option<Stop> {
+        let alone = self.job.roles.iter().find(|role| role.policy.restart == Scope::One);
+        let too_long = hosts.unfilled_since_ms.filter(|since_ms| {
+            hosts.host_wait_ms > 0 && now_ms >= since_ms.saturating_add(hosts.host_wait_ms)
+        });
+        let by = match (alone, too_long.and(hosts.wanted())) {
+            (Some(role), _) => {
+                format!(
+                    "role {}: ranks cannot be restarted one by one (--restart one) on several hosts",
+                    role.name
+                )
+            }
+            (None, Some(wanted)) => format!("the job waited {} s for {wanted}", hosts.host_wait_ms / 1000),
+            (None, None) => return None,
+        };
+        let policy = self.job.roles.first().map(|role| &role.policy);
+        let grace_ms = policy.map_or(0, |policy| policy.failure_grace_ms);
+        Some(Stop { by, grace_ms, code: 1, failed: true, ..Stop::default() })
+    }
+
+    /// What is new about the hosts of a gang: one that was lost with its workers, or did not prepare in time.
+    pub(super) fn take_note_of_hosts(&mut self, gang: usize, about: &GangView<'_>, view: &JobView<'_>) {
+        let Some(hosts) = &view.hosts else { return };
+        let history = &self.history.gangs[gang];
+        let Some(incarnation) = history.incarnation.filter(|_| history.outcome.is_none()) else { return };
+        let Some(prepared_ms) = history.prepared_ms else {
+            if let Some(failure) = self.failed_start(gang, incarnation, about, view) {
+                self.note(Entry::Failed { gang, failure });
+            }
+            return;
+        };
+        let first = |loss: &&HostLoss| (loss.at_ms, loss.host_rank);
+        match history.failure() {
+            None => {
+                let lost = hosts.losses.iter().min_by_key(first).map(|loss| (loss.words(), loss.at_ms));
+                // Nobody joins a life that has begun, so whoever has a host rank anew means that somebody was lost.
+                let replaced = || {
+                    let changed = hosts.filled_ms >= prepared_ms || !hosts.unfilled.is_empty();
+                    changed.then(|| ("a host was lost".to_owned(), view.now_ms))
+                };
+                if let Some((what, at_ms)) = lost.or_else(replaced) {
+                    let failure = of_host(incarnation, what, at_ms, about.step);
+                    self.note(Entry::Failed { gang, failure });
+                }
+            }
+            Some(known) if known.cause == Cause::Crash => {
+                // Peers of a host that is lost notice that long before its lease is over.
+                let because =
+                    hosts.losses.iter().filter(|loss| loss.heard_ms <= known.at_ms).min_by_key(first);
+                if let Some(loss) = because {
+                    let failure =
+                        Failure { step: known.step, ..of_host(incarnation, loss.words(), known.at_ms, None) };
+                    self.note(Entry::Blamed { gang, failure });
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// The failure of a life for which a host does not prepare.
+    fn failed_start(
+        &self,
+        gang: usize,
+        incarnation: u32,
+        about: &GangView<'_>,
+        view: &JobView<'_>,
+    ) -> Option<Failure> {
+        let hosts = view.hosts.as_ref()?;
+        let history = &self.history.gangs[gang];
+        let waits = history.failure().is_some() || self.history.stop.is_some() || about.queued.is_some();
+        let over = self.prepare_by_ms(gang, view).is_some_and(|by_ms| view.now_ms >= by_ms);
+        if waits || !over || !hosts.unfilled.is_empty() || is_prepared(about, incarnation, hosts) {
+            return None;
+        }
+        let missing = about.prepared.get(&incarnation).map_or_else(
+            || (0..hosts.hosts()).take(NAMED_MAX + 1).collect(),
+            |prepared| prepared.hosts.missing(hosts.hosts(), NAMED_MAX + 1),
+        );
+        let named: Vec<String> = missing
+            .iter()
+            .take(NAMED_MAX)
+            .map(|host_rank| format!("{} (host rank {host_rank})", hosts.name(*host_rank)))
+            .collect();
+        let more = if missing.len() > NAMED_MAX { ", …" } else { "" };
+        let what = match &named[..] {
+            [one] => format!("host {one} was not prepared after {} s", PREPARE_MS / 1000),
+            many => {
+                format!("hosts {}{more} were not prepared after {} s", many.join(", "), PREPARE_MS / 1000)
+            }
+        };
+        Some(of_host(incarnation, what, view.now_ms, None))
+    }
+
+    /// When hosts have to be prepared for the life that is ordered.
+    pub(super) fn prepare_by_ms(&self, gang: usize, view: &JobView<'_>) -> Option<u64> {
+        let filled_ms = view.hosts.as_ref()?.filled_ms;
+        let ordered_ms = self.history.gangs[gang].ordered_ms?;
+        Some(ordered_ms.max(filled_ms).saturating_add(PREPARE_MS))
+    }
+
+    /// What to do about a life that was ordered and has not begun everywhere; nothing when it has, or has failed.
+    pub(super) fn beginning(&self, gang: usize, view: &JobView<'_>, known: &Gang) -> Option<Verdict> {
+        let hosts = view.hosts.as_ref()?;
+        let (history, about) = (&self.history.gangs[gang], about(view, gang));
+        let incarnation = history.incarnation.filter(|_| history.failure().is_none())?;
+        let begun = about.incarnation >= Some(incarnation);
+        let say = |action, reason: String| Some(Verdict { action, reason });
+        if known.stop.is_some() {
+            return if begun || about.running > 0 {
+                None
+            } else {
+                say(Action::Stopped, "stopped before it began".to_owned())
+            };
+        }
+        if history.prepared_ms.is_some() {
+            // Said until every host that is heard has begun; who has does not listen.
+            let everywhere = begun && about.unbegun == 0;
+            return if everywhere {
+                None
+            } else {
+                say(Action::Start { incarnation }, history.reason.clone())
+            };
+        }
+        if let Some(wanted) = hosts.wanted() {
+            return say(Action::Wait { until_ms: None }, format!("waits for {wanted}"));
+        }
+        let action = if is_prepared(about, incarnation, hosts) {
+            Action::Start { incarnation }
+        } else {
+            Action::Prepare { incarnation }
+        };
+        match &about.queued {
+            Some(what) if matches!(action, Action::Prepare { .. }) => {
+                say(action, format!("waits for {what}"))
+            }
+            _ => say(action, history.reason.clone()),
+        }
+    }
+
+    /// Puts a life that hosts are to prepare for into the journal, once.
+    pub(super) fn order_life(&mut self, gang: usize, incarnation: u32, reason: String, view: &JobView<'_>) {
+        if self.history.gangs[gang].incarnation != Some(incarnation) {
+            // Slots are those of each host, in order; spares of a host are its own matter.
+            let placement = self.plans[gang].ranks.clone().collect();
+            let at_ms = Some(view.now_ms);
+            self.note(Entry::Ordered { gang, incarnation, placement, reason, at_ms });
+        }
+    }
+
+    /// Puts into the journal that every host is prepared, once.
+    pub(super) fn order_start(&mut self, gang: usize, incarnation: u32, view: &JobView<'_>) {
+        if self.history.gangs[gang].prepared_ms.is_none() {
+            let prepared = about(view, gang).prepared.get(&incarnation);
+            let meeting = prepared.and_then(|prepared| prepared.meeting);
+            self.note(Entry::Prepared { gang, incarnation, meeting, at_ms: view.now_ms });
+        }
+    }
+}
+
+/// On many hosts a life that may begin is prepared first, when every host rank has a host.
+pub(super) fn prepared_first(view: &JobView<'_>, incarnation: u32, verdict: Verdict) -> Verdict {
+    let Some(hosts) = &view.hosts else { return verdict };
+    match hosts.wanted() {
+        Some(wanted) => {
+            let reason = match incarnation {
+                0 => format!("waits for {wanted}"),
+                _ => format!("{}; waits for {wanted}", verdict.reason),
+            };
+            Verdict { action: Action::Wait { until_ms: None }, reason }
+        }
+        None => Verdict { action: Action::Prepare { incarnation }, reason: verdict.reason },
+    }
+}
+
+fn is_prepared(about: &GangView<'_>, incarnation: u32, hosts: &HostFacts) -> bool {
+    let prepared = about.prepared.get(&incarnation);
+    prepared.is_some_and(|prepared| prepared.hosts.count() >= u64::from(hosts.hosts()))
+}
+
+fn of_host(incarnation: u32, what: String, at_ms: u64, step: Option<u64>) -> Failure {
+    Failure {
+        incarnation,
+        what,
+        cause: Cause::Host,
+        rank: None,
+        code: 1,
+        likeness: None,
+        lived_ms: None,
+        step,
+        at_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! The host and its own agent: reports become a summary, and orders of the leader become orders on this host's clock.
+
+use std::sync::Arc;
+
+use crate::coordinator::hang::Past;
+use crate::coordinator::messages::{Order, Orders, Report, Standing};
+use crate::coordinator::verdict::Action;
+use crate::host::{Effect, Host};
+use crate::job::state::Phase;
+use crate::tree::summary::{HostPlace, Summary};
+use crate::vote::storage::VoteStorage;
+
+/// How often an agent is told the end of its lease at least, as a share of the heartbeat.
+const TELL_SHARE: u64 = 1;
+
+/// What is known of the agent.
+#[derive(Debug, Default)]
+pub(super) struct OwnAgent {
+    report: Option<Report>,
+    /// What it was told last, and when.
+    told: Option<(Orders, u64)>,
+    /// It has asked and was not answered.
+    waits: bool,
+}
+
+impl OwnAgent {
+    /// What it said is of another host rank.
+    pub(super) fn forget(&mut self) {
+        self.told = None;
+    }
+
+    /// What it said last.
+    pub(super) fn report(&self) -> Option<&Report> {
+        self.report.as_ref()
+    }
+}
+
+impl<S: VoteStorage> Host<S> {
+    pub(super) fn take_report(&mut self, report: Report) {
+        self.agent.report = Some(report);
+        self.agent.waits = true;
+        self.summarise_own();
+    }
+
+    /// Says anew what is with this host.
+    pub(super) fn summarise_own(&mut self) {
+        // Without the coordinator's clock its moments would mislead whoever compares them.
+        let known = self.clock.is_set();
+        let (Some(rank), Some(report), true) = (self.rank, &self.agent.report, known) else {
+            self.below.set_own(Arc::default());
+            return;
+        };
+        let standing = self.standing(rank);
+        let orders = self.orders.as_ref().map(|orders| &orders.orders);
+        let place = HostPlace {
+            host_rank: rank,
+            first_ranks: &standing.first_ranks,
+            address: self.me.address.ip(),
+            offset_ms: self.clock.offset_ms(),
+            told_to_stop: orders.is_some_and(|orders| orders.phase == Phase::Ending),
+            pasts: &orders.map(pasts).unwrap_or_default(),
+        };
+        let own = Summary::of_report(report, &self.job, &place);
+        self.below.set_own(Arc::new(own));
+    }
+
+    /// What a life means for a host rank.
+    pub(super) fn standing(&self, rank: u32) -> Standing {
+        let list = &self.membership.list;
+        // Of the first role a host may have more workers than another; of further ones all have the same.
+        let first = |role: usize, ranks: u32| if role == 0 { list.first_rank(rank) } else { rank * ranks };
+        let world = |role: usize, ranks: u32| if role == 0 { list.world() } else { list.len() * ranks };
+        let roles = || self.job.roles.iter().enumerate();
+        Standing {
+            host_rank: rank,
+            hosts: list.len(),
+            first_ranks: roles().map(|(role, about)| first(role, about.ranks)).collect(),
+            worlds: roles().map(|(role, about)| world(role, about.ranks)).collect(),
+            address: self.me.address.ip().to_string(),
+            interface: self.config.interface.clone(),
+        }
+    }
+
+    /// Answers the agent, and tells it what is new.
+    pub(super) fn tell_agent(&mut self) {
+        let Some(number) = self.agent.report.as_ref().map(|report| report.number) else { return };
+        let orders = self.orders_for_agent(number);
+        let due = self.agent.told.as_ref().is_none_or(|(told, at_ms)| {
+            let renewed = told.lease_until_ms != orders.lease_until_ms
+                && self.now_ms >= at_ms + self.heartbeat_ms() * TELL_SHARE;
+            renewed || !is_same(told, &orders)
+        });
+        if self.agent.waits || due {
+            self.agent.waits = false;
+            self.agent.told = Some((orders.clone(), self.now_ms));
+            self.out.push(Effect::Order(Box::new(orders)));
+        }
+    }
+
+    fn orders_for_agent(&self, number: u64) -> Orders {
+        let given = self.orders.as_ref().filter(|_| self.refusal().is_none());
+        let (Some(rank), Some(given)) = (self.rank, given) else { return self.waiting(number) };
+        let mut orders = given.orders.clone();
+        orders.number = number;
+        orders.look_at_ms = None;
+        orders.over = orders.over.filter(|_| self.ending.is_told());
+        for order in &mut orders.gangs {
+            self.make_local(order);
+        }
+        orders.standing = Some(self.standing(rank));
+        orders.lease_until_ms = self.lease_end_ms;
+        orders
+    }
+
+    /// An order on this host's clock, for this host's workers.
+    fn make_local(&self, order: &mut Order) {
+        let local = |moment: &mut u64| *moment = self.clock.local_ms(*moment);
+        match &mut order.action {
+            Action::Notify { deadline_ms, save_by_ms, .. } => {
+                [deadline_ms, save_by_ms].into_iter().for_each(local)
+            }
+            Action::Wait { until_ms } => *until_ms = None,
+            Action::Start { .. } | Action::Prepare { .. } => {
+                let gangs = self.job.gangs();
+                let ranks = gangs.get(order.gang).map_or(0..0, |plan| plan.ranks.clone());
+                order.placement = ranks.collect();
+                if self.is_out_of_lease() {
+                    // Nothing begins that would have to end at once.
+                    order.action = Action::Wait { until_ms: None };
+                }
+            }
+            _ => {}
+        }
+        order.failures.iter_mut().for_each(|failure| failure.at_ms = self.clock.local_ms(failure.at_ms));
+    }
+
+    /// What this host waits for, before there is a leader or while it has no place.
+    pub(super) fn why_it_waits(&self) -> String {
+        match (&self.meeting.refused, &self.meeting.why) {
+            (Some(why), _) => why.clone(),
+            (None, Some(why)) if self.rank.is_none() => why.clone(),
+            (None, _) if self.rank.is_none() => format!("waits for the host at {}", self.config.endpoint),
+            _ => "waits for a leader".to_owned(),
+        }
+    }
+
+    /// What an agent is told before there is a leader, or while its host has no place.
+    fn waiting(&self, number: u64) -> Orders {
+        Orders {
+            number,
+            phase: Phase::Waiting,
+            reason: self.refusal().map_or_else(|| self.said(), |(_, why)| why),
+            gangs: Vec::new(),
+            look_at_ms: None,
+            over: self.refusal().map(|(over, _)| over),
+            standing: self.rank.map(|rank| self.standing(rank)),
+            lease_until_ms: self.lease_end_ms,
+        }
+    }
+}
+
+/// What orders say about earlier lives, by gang.
+fn pasts(orders: &Orders) -> Vec<Option<Past>> {
+    let known = orders.gangs.iter().map(|order| order.gang + 1).max().unwrap_or(0);
+    let mut found = vec![None; known];
+    for order in &orders.gangs {
+        found[order.gang] = order.past;
+    }
+    found
+}
+
+/// Whether an agent learns nothing from the second that it has not from the first, but a later end of its lease.
+fn is_same(told: &Orders, orders: &Orders) -> bool {
+    let bare = |orders: &Orders| Orders { lease_until_ms: None, number: 0, ..orders.clone() };
+    bare(told) == bare(orders)
+}

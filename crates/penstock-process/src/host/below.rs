@@ -1,0 +1,166 @@
+//! The way down: the hosts attached to this one, what they say of their subtrees, and the leases that they are given.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::host::messages::Body;
+use crate::host::{Effect, Host};
+use crate::lease::grant;
+use crate::tree::host_list::HostId;
+use crate::tree::summary::Summary;
+use crate::vote::storage::VoteStorage;
+
+/// A host that is attached to this one.
+#[derive(Debug)]
+struct Child {
+    attachment: u64,
+    /// Its newest heartbeat, and when it came.
+    number: u64,
+    arrived_ms: u64,
+    /// What it says of its subtree; nothing before it has said anything, or after it was not heard for a while.
+    summary: Option<Arc<Summary>>,
+    /// The newest orders that it has.
+    orders: [u64; 2],
+}
+
+/// All that is below a host, and the host itself.
+#[derive(Debug, Default)]
+pub(super) struct Below {
+    children: BTreeMap<HostId, Child>,
+    /// Of this host alone.
+    pub(super) own: Arc<Summary>,
+    /// Of this host and all below it.
+    pub(super) merged: Arc<Summary>,
+    dirty: bool,
+    look_ms: Option<u64>,
+}
+
+impl Below {
+    /// When the next child may be silent for too long.
+    pub(super) fn due_ms(&self) -> Option<u64> {
+        self.look_ms
+    }
+
+    /// A child is gone elsewhere.
+    pub(super) fn remove(&mut self, host: HostId) {
+        self.dirty |= self.children.remove(&host).is_some();
+    }
+
+    /// A child cannot be reached: what it says counts no more, until it comes back.
+    pub(super) fn lose(&mut self, host: HostId) {
+        self.remove(host);
+    }
+
+    /// What is with this host has changed.
+    pub(super) fn set_own(&mut self, own: Arc<Summary>) {
+        self.dirty |= *self.own != *own;
+        self.own = own;
+    }
+
+    /// The children that are heard.
+    pub(super) fn heard(&self) -> Vec<HostId> {
+        self.children.iter().filter(|(_, child)| child.summary.is_some()).map(|(host, _)| *host).collect()
+    }
+}
+
+impl<S: VoteStorage> Host<S> {
+    pub(super) fn hear_attach(&mut self, from: HostId, attachment: u64) {
+        if self.membership.list.rank_of(from).is_none() {
+            let why = "not in the host list".to_owned();
+            self.say(from, Body::Refused { why, for_good: false, ask: None });
+            return;
+        }
+        if self.upward.parent() == Some(from) {
+            // Both have just learned something else about who leads; who stands above is found again.
+            self.upward.lose(from, self.now_ms);
+        }
+        let child = Child { attachment, number: 0, arrived_ms: self.now_ms, summary: None, orders: [0, 0] };
+        if self.below.children.get(&from).is_none_or(|known| known.attachment <= attachment) {
+            self.below.children.insert(from, child);
+        }
+    }
+
+    pub(super) fn hear_heartbeat(
+        &mut self,
+        from: HostId,
+        number: u64,
+        orders: [u64; 2],
+        summary: Option<Arc<Summary>>,
+    ) {
+        let now_ms = self.now_ms;
+        let Some(child) = self.below.children.get_mut(&from) else {
+            let why = "not attached here".to_owned();
+            self.say(from, Body::Refused { why, for_good: false, ask: None });
+            return;
+        };
+        if number <= child.number {
+            return;
+        }
+        (child.number, child.arrived_ms, child.orders) = (number, now_ms, orders);
+        if summary.is_none() && child.summary.is_none() {
+            // It was silent for too long, and has to say again how it is.
+            self.below.children.remove(&from);
+            let why = "not attached here any more".to_owned();
+            self.say(from, Body::Refused { why, for_good: false, ask: None });
+            return;
+        }
+        if let Some(summary) = summary {
+            child.summary = Some(summary);
+            self.below.dirty = true;
+        }
+        self.grant(from);
+    }
+
+    /// Tells a child how long it may run ranks, and what it has to know.
+    fn grant(&mut self, to: HostId) {
+        let coordinator_ms = self.clock.is_set().then(|| self.clock.coordinator_ms(self.now_ms));
+        let Some(child) = self.below.children.get_mut(&to) else { return };
+        let lease_ms = self.lease_end_ms.map_or(0, |end_ms| grant::grant_ms(end_ms, child.arrived_ms));
+        let newest = self.orders.as_ref().map_or([0, 0], |orders| [orders.term, orders.number]);
+        let orders = self.orders.clone().filter(|_| newest > child.orders);
+        child.orders = child.orders.max(newest);
+        let number = child.number;
+        self.say(to, Body::Grant { number, lease_ms, coordinator_ms, orders });
+    }
+
+    /// A renewal, new orders or a new term go down at once, to all that are heard.
+    pub(super) fn push_to_children(&mut self) {
+        for child in self.below.heard() {
+            self.grant(child);
+        }
+    }
+
+    /// Forgets what silent children said, and puts together what there is.
+    pub(super) fn keep_below(&mut self) {
+        let limit_ms = grant::unheard_ms(self.config.lease_ms);
+        let now_ms = self.now_ms;
+        let below = &mut self.below;
+        if below.look_ms.is_none_or(|look_ms| now_ms >= look_ms) {
+            for child in below.children.values_mut() {
+                if now_ms > child.arrived_ms + limit_ms && child.summary.take().is_some() {
+                    below.dirty = true;
+                }
+            }
+            below.look_ms = (!below.children.is_empty()).then_some(now_ms + limit_ms / 4);
+        }
+        if std::mem::take(&mut below.dirty) {
+            let mut merged = (*below.own).clone();
+            for summary in below.children.values().filter_map(|child| child.summary.as_ref()) {
+                merged = merged.merge(summary);
+            }
+            below.merged = Arc::new(merged);
+        }
+    }
+
+    pub(super) fn hear_goodbye(&mut self, from: HostId, host: HostId, why: String) {
+        self.below.remove(host);
+        if from == host {
+            self.out.push(Effect::Note(format!("goodbye of {host}: {why}")));
+        }
+        match (&mut self.leading, self.upward.parent()) {
+            (Some(leading), _) => leading.note_goodbye(host, why),
+            (None, Some(parent)) => drop(self.say(parent, Body::Goodbye { host, why })),
+            (None, None) => {}
+        }
+    }
+}

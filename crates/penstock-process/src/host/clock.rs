@@ -1,0 +1,78 @@
+//! The coordinator's time as one host knows it: its own clock and an offset. The founder's offset is 0, others learn theirs from
+//! grants, and a leader that takes over goes on with its own: so the time of a job never jumps, whoever leads.
+
+/// Half the round trip is how wrong an estimate may be. A better one replaces it; an old one counts for less and less.
+const AGE_PENALTY_PER_S: u64 = 1;
+/// How wrong an offset may be that was written down: the next answer is better.
+const KEPT_ERROR_MS: u64 = 1000;
+
+/// The coordinator's time on one host.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CoordinatorClock {
+    offset_ms: i64,
+    /// How wrong the offset may be, and when it was measured; nothing for who has not measured any.
+    known: Option<(u64, u64)>,
+}
+
+impl CoordinatorClock {
+    /// The clock of who founds the job: its own.
+    pub fn own() -> Self {
+        Self { offset_ms: 0, known: Some((0, 0)) }
+    }
+
+    /// A clock that was known before, as of now.
+    pub fn with_offset(offset_ms: i64, now_ms: u64) -> Self {
+        Self { offset_ms, known: Some((KEPT_ERROR_MS, now_ms)) }
+    }
+
+    /// The coordinator's time at a moment of this host.
+    pub fn coordinator_ms(&self, local_ms: u64) -> u64 {
+        local_ms.saturating_add_signed(self.offset_ms)
+    }
+
+    /// What to add to moments of this host.
+    pub fn offset_ms(&self) -> i64 {
+        self.offset_ms
+    }
+
+    /// A moment of the coordinator's time on this host's clock.
+    pub fn local_ms(&self, coordinator_ms: u64) -> u64 {
+        coordinator_ms.saturating_add_signed(-self.offset_ms)
+    }
+
+    /// A grant came: asked then, answered now, and in between the parent's clock showed this.
+    pub fn note(&mut self, sent_ms: u64, now_ms: u64, coordinator_ms: u64) {
+        let half_ms = now_ms.saturating_sub(sent_ms).div_ceil(2);
+        let age_ms = |at_ms: u64| now_ms.saturating_sub(at_ms) / 1000 * AGE_PENALTY_PER_S;
+        if self.known.is_some_and(|(error_ms, at_ms)| error_ms + age_ms(at_ms) < half_ms) {
+            return;
+        }
+        let here_ms = sent_ms + half_ms;
+        self.offset_ms =
+            i64::try_from(coordinator_ms).unwrap_or(i64::MAX) - i64::try_from(here_ms).unwrap_or(0);
+        self.known = Some((half_ms, now_ms));
+    }
+
+    /// Whether anything is known.
+    pub fn is_set(&self) -> bool {
+        self.known.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quickest_answer_counts_until_it_is_old() {
+        let mut clock = CoordinatorClock::default();
+        clock.note(1000, 1100, 5050);
+        assert_eq!(clock.coordinator_ms(1050), 5050);
+        clock.note(2000, 2010, 6003);
+        assert_eq!(clock.coordinator_ms(2005), 6003);
+        clock.note(3000, 3500, 9000);
+        assert_eq!(clock.coordinator_ms(2005), 6003, "slower and hardly newer");
+        clock.note(400_000, 400_400, 404_198);
+        assert_eq!(clock.local_ms(404_198), 400_200, "slower, but the other is old");
+    }
+}

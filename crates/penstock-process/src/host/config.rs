@@ -1,0 +1,116 @@
+//! What a host of a job of many was started with: `host.json` in its directory, and the key beside it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{ProcessError, Result};
+use crate::job::JobDirectory;
+use crate::lease::grant;
+use crate::tree::host_list::{FANOUT, HostEntry, HostId};
+
+/// The file, in the directory of a host.
+pub const FILE: &str = "host.json";
+/// The job's secret, beside it.
+pub const KEY: &str = "key";
+
+/// What must be the same on all hosts, unless somebody says that it need not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versions {
+    /// Of this program.
+    #[serde(default)]
+    pub agent: String,
+    /// Of the Python that runs the ranks.
+    #[serde(default)]
+    pub python: String,
+}
+
+/// What a host was started with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HostConfig {
+    /// This start of it.
+    pub host: HostId,
+    /// What people call it.
+    pub name: String,
+    /// Workers of the first role that run here.
+    pub slots: u32,
+    /// Hosts with the same word fail together.
+    #[serde(default)]
+    pub rack: String,
+    /// The address that others reach it at.
+    pub address: std::net::IpAddr,
+    /// Where it listens; 0 for any free port.
+    #[serde(default)]
+    pub port: u16,
+    /// Where hosts meet.
+    pub endpoint: SocketAddr,
+    /// Whether that is here.
+    #[serde(default)]
+    pub founder: bool,
+    /// How many hosts the job has.
+    pub nnodes: u32,
+    /// The host rank that was asked for.
+    #[serde(default)]
+    pub node_rank: Option<u32>,
+    /// How long a host may run ranks unheard.
+    #[serde(default = "usual_lease")]
+    pub lease_ms: u64,
+    /// Children of a host in the tree.
+    #[serde(default = "usual_fanout")]
+    pub fanout: u32,
+    /// How long a freed host rank waits for a host before the job ends.
+    #[serde(default = "usual_wait")]
+    pub host_wait_ms: u64,
+    /// A directory that all hosts see; it breaks the tie of two.
+    #[serde(default)]
+    pub state: Option<PathBuf>,
+    /// The interface that ranks use.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// Versions may differ.
+    #[serde(default)]
+    pub mixed: bool,
+    /// What should be the same on all hosts.
+    #[serde(default)]
+    pub versions: Versions,
+    /// Names of the hosts that should come, where they are known.
+    #[serde(default)]
+    pub expected: Vec<String>,
+}
+
+fn usual_lease() -> u64 {
+    grant::USUAL_MS
+}
+
+fn usual_fanout() -> u32 {
+    FANOUT
+}
+
+fn usual_wait() -> u64 {
+    600_000
+}
+
+impl HostConfig {
+    /// What a directory says; nothing for a job of one host.
+    pub fn read(directory: &JobDirectory) -> Result<Option<Self>> {
+        let path = directory.file(FILE);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(problem) if problem.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(ProcessError::File { verb: "read", path, source }),
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|source| ProcessError::Format { path, source })
+    }
+
+    /// Its line in the host list, once it is known where it listens.
+    pub fn entry(&self, port: u16) -> HostEntry {
+        HostEntry {
+            id: self.host,
+            name: self.name.clone(),
+            address: SocketAddr::new(self.address, port),
+            rack: self.rack.clone(),
+            slots: self.slots,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The end of a job of many hosts: it goes down the tree, hosts say goodbye from the leaves up, and the leader leaves last (H6).
+
+use crate::coordinator::messages::{GangReport, Over};
+use crate::host::Host;
+use crate::host::messages::Body;
+use crate::job::state::Phase;
+use crate::vote::storage::VoteStorage;
+
+/// How long a host waits for the goodbye of those below it. The leader waits for every host whose lease may have a rest.
+const GOODBYE_MS: u64 = 3000;
+
+/// What a host remembers of the end.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    since_ms: Option<u64>,
+    told: bool,
+    /// Since when nobody lets ranks run here.
+    alone_ms: Option<u64>,
+    /// Why it waits no longer.
+    alone: Option<String>,
+}
+
+impl Ending {
+    /// Whether the agent may be told.
+    pub(super) fn is_told(&self) -> bool {
+        self.told
+    }
+
+    pub(super) fn due_ms(&self) -> Option<u64> {
+        self.since_ms.filter(|_| !self.told).map(|since_ms| since_ms + GOODBYE_MS)
+    }
+
+    /// Why this host waits no longer for the others.
+    pub(super) fn alone(&self) -> Option<&String> {
+        self.alone.as_ref()
+    }
+}
+
+impl<S: VoteStorage> Host<S> {
+    /// Lets the agent know that the job is over, once everybody below does.
+    pub(super) fn end_if_over(&mut self) {
+        if self.ending.told || self.orders.as_ref().is_none_or(|orders| orders.orders.over.is_none()) {
+            return;
+        }
+        let since_ms = *self.ending.since_ms.get_or_insert(self.now_ms);
+        let (waits, limit_ms) = match &self.leading {
+            Some(leading) => (leading.expects_goodbyes(self.rank), GOODBYE_MS.max(self.config.lease_ms)),
+            None => (!self.below.heard().is_empty(), GOODBYE_MS),
+        };
+        if waits && self.now_ms < since_ms + limit_ms {
+            return;
+        }
+        self.ending.told = true;
+        if let Some(parent) = self.upward.parent() {
+            self.say(parent, Body::Goodbye { host: self.me.id, why: "the job is over".to_owned() });
+        }
+    }
+
+    /// A host that has waited for the others for too long ends by itself.
+    pub(super) fn give_up_alone(&mut self) {
+        let wait_ms = self.config.host_wait_ms;
+        if wait_ms == 0 || !self.is_out_of_lease() {
+            self.ending.alone_ms = None;
+            return;
+        }
+        let since_ms = *self.ending.alone_ms.get_or_insert(self.now_ms);
+        if self.ending.alone.is_none() && self.now_ms >= since_ms.saturating_add(wait_ms) {
+            let waited = self.why_it_waits();
+            self.ending.alone = Some(format!("{waited}; gave up after {} s (--host-wait)", wait_ms / 1000));
+        }
+    }
+
+    /// Why this host ends whatever the others do, and how: it may never join, nobody joins it, or people say so while nobody leads.
+    pub(super) fn refusal(&self) -> Option<(Over, String)> {
+        if let Some(why) = &self.meeting.refused {
+            return Some((Over { phase: Phase::Failed, code: 2 }, why.clone()));
+        }
+        if let Some(why) = self.ending.alone() {
+            return Some((Over { phase: Phase::Failed, code: 1 }, why.clone()));
+        }
+        let report = self.agent.report().filter(|_| self.is_out_of_lease())?;
+        let busy = |gang: &GangReport| gang.orphans > 0 || gang.workers.iter().any(|worker| worker.running);
+        let stop = report.stop.as_ref().filter(|_| !report.gangs.iter().any(busy))?;
+        let phase = if stop.failed { Phase::Failed } else { Phase::Stopped };
+        Some((Over { phase, code: stop.code }, format!("stopped by {}", stop.by)))
+    }
+}

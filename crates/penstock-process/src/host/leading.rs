@@ -1,0 +1,539 @@
+//! The leader: decides for the whole job with the same function as for one host, over what its tree tells it.
+//!
+//! It gives an order only after a majority of voters has what it follows from (H1), and calls a host expired only when no lease of
+//! it can have any rest (H2, H3): it stops to count a host when its subtree does, and every lease given until then ends with the
+//! leader's own.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::coordinator::decider::Decider;
+use crate::coordinator::messages::{Order, Orders};
+use crate::coordinator::verdict::Action;
+use crate::coordinator::view::{HostFacts, HostLoss, JobView};
+use crate::host::messages::{Body, Header, JobOrders, JoinRequest};
+use crate::host::voting::{HostChange, Record};
+use crate::host::{Effect, Host};
+use crate::job::Role;
+use crate::job::state::wall_s;
+use crate::lease::grant;
+use crate::lease::host_state::{Fact, HostState};
+use crate::tree::host_list::{HostId, HostList, children};
+use crate::tree::summary::Summary;
+use crate::vote::error::NotLeader;
+use crate::vote::storage::VoteStorage;
+
+/// Pledges whose moments are remembered.
+const REMEMBERED: usize = 64;
+/// Between two orders that differ in words alone.
+const WORDS_MS: u64 = 1000;
+/// Hosts that may wait for a place.
+const JOINERS_MAX: usize = 1024;
+/// Between two visits to the place where hosts meet.
+const VISIT_MS: u64 = 1000;
+/// A host that waited for a place and was not heard for so long has gone elsewhere.
+const JOINER_MS: u64 = 5000;
+
+/// What the leader knows of one host.
+#[derive(Debug, Clone)]
+struct Track {
+    state: HostState,
+    since_ms: u64,
+    /// Whether its subtree counts it now.
+    covered: bool,
+    /// When it ceased to.
+    lost_ms: u64,
+    /// When no lease of it can have any rest.
+    expires_ms: u64,
+}
+
+/// What waits for a majority.
+#[derive(Debug)]
+struct Pending {
+    number: u64,
+    orders: Option<Orders>,
+}
+
+/// The leader of a term.
+pub struct Leading {
+    term: u64,
+    decider: Decider,
+    tracks: Vec<Track>,
+    /// When the endpoint is dialled again.
+    visit_ms: u64,
+    /// What people call the hosts of the list with this version, and how many ranks of each role they have.
+    known: u64,
+    names: Arc<Vec<String>>,
+    ranks: Arc<Vec<Vec<u32>>>,
+    /// How hosts were lost, by host rank.
+    losses: BTreeMap<u32, HostLoss>,
+    /// When a host rank was last filled, in the coordinator's time.
+    filled_ms: u64,
+    goodbyes: BTreeMap<HostId, String>,
+    joiners: BTreeMap<HostId, (JoinRequest, u64)>,
+    pending: Option<Pending>,
+    /// It could not propose what it decided.
+    broken: bool,
+    records: u64,
+    orders: u64,
+    given: Option<Orders>,
+    given_ms: u64,
+    /// When each voter's newest answer was asked for.
+    pledged: BTreeMap<HostId, u64>,
+    pledges: VecDeque<(u64, u64)>,
+    pledge: u64,
+    pledge_ms: u64,
+    considered: Option<Arc<Summary>>,
+    /// Something happened that no summary shows.
+    news: bool,
+    look_ms: u64,
+}
+
+impl Leading {
+    /// Its term.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// How it stands, in a line.
+    pub(super) fn words(&self, now_ms: u64) -> String {
+        let tracks = self.tracks.iter().map(|track| (track.state, track.covered)).take(8).collect::<Vec<_>>();
+        let joiners = self.joiners.len();
+        format!(
+            "leads {:x} pending {:?} joiners {joiners} look in {} {tracks:?}",
+            self.term,
+            self.pending,
+            self.look_ms as i64 - now_ms as i64
+        )
+    }
+
+    /// Whether a host other than its own may not know of the end yet, or may still run ranks.
+    pub(super) fn expects_goodbyes(&self, own: Option<u32>) -> bool {
+        let others = (0..).zip(&self.tracks).filter(|(rank, _)| Some(*rank) != own);
+        others.into_iter().any(|(_, track)| !track.state.is_free())
+    }
+
+    /// Whether a voter has answered something that was asked since then.
+    pub(super) fn is_pledged(&self, voter: HostId, since_ms: u64) -> bool {
+        self.pledged.get(&voter).is_some_and(|asked_ms| *asked_ms >= since_ms)
+    }
+
+    /// A host said goodbye.
+    pub(super) fn note_goodbye(&mut self, host: HostId, why: String) {
+        self.goodbyes.insert(host, why);
+        self.news = true;
+    }
+
+    /// A host wants to take part; what it is told meanwhile.
+    pub(super) fn note_joiner(&mut self, request: JoinRequest, now_ms: u64) -> String {
+        if self.joiners.len() < JOINERS_MAX || self.joiners.contains_key(&request.entry.id) {
+            self.joiners.insert(request.entry.id, (request, now_ms));
+        }
+        self.news = true;
+        "waits for a free host rank".to_owned()
+    }
+
+    /// Hosts and their states.
+    pub(super) fn host_rows(&self, list: &HostList, now_ms: u64) -> Vec<Value> {
+        let rows = list.hosts.iter().zip(&self.tracks).enumerate().map(|(rank, (entry, track))| {
+            json!({
+                "rank": rank, "name": entry.name, "address": entry.address.to_string(), "state": track.state,
+                "since_s": now_ms.saturating_sub(track.since_ms) as f64 / 1000.0, "slots": entry.slots,
+                "voter": list.voters.contains(&entry.id), "first_rank": list.first_rank(rank as u32),
+            })
+        });
+        let waiting = self.joiners.values().map(|(request, _)| {
+            json!({"rank": null, "name": request.entry.name, "address": request.entry.address.to_string(), "state": "spare"})
+        });
+        rows.chain(waiting).collect()
+    }
+}
+
+impl<S: VoteStorage> Host<S> {
+    pub(super) fn leading_due_ms(&self) -> Option<u64> {
+        self.leading.as_ref().map(|leading| leading.look_ms.min(leading.pledge_ms))
+    }
+
+    /// Begins to lead when the votes say so, and leads.
+    pub(super) fn lead(&mut self) {
+        let elected =
+            self.voter.as_ref().filter(|voter| voter.group.is_leader()).map(|voter| voter.group.term());
+        let known = self.leading.as_ref().map(|leading| leading.term);
+        match elected {
+            Some(term) if Some(term) != known && term >= self.membership.term => self.begin_to_lead(term),
+            None if known.is_some() => {
+                self.leading = None;
+                self.upward.begin_again();
+            }
+            _ => {}
+        }
+        let Some(mut leading) = self.leading.take() else { return };
+        self.know_hosts(&mut leading);
+        self.visit_endpoint(&mut leading);
+        self.renew_own_lease(&mut leading);
+        let seen = leading.considered.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &self.below.merged));
+        if !seen || leading.news || self.now_ms >= leading.look_ms {
+            leading.news = false;
+            self.watch_hosts(&mut leading);
+            self.decide(&mut leading);
+            self.replace_voters(&leading);
+        }
+        self.leading = Some(leading).filter(|leading| !leading.broken);
+    }
+
+    fn begin_to_lead(&mut self, term: u64) {
+        let Some(voter) = &self.voter else { return };
+        let decider = Decider::new(self.job.clone(), voter.history.clone());
+        let list = Arc::clone(&self.membership.list);
+        // Whatever the leader before gave ends by then; those who are not heard till then are expired.
+        let expires_ms = self.now_ms + self.config.lease_ms + grant::slack_ms(self.config.lease_ms);
+        let track = |rank: u32| Track {
+            state: if list.vacant.contains(&rank) { HostState::Expired } else { HostState::Here },
+            since_ms: self.now_ms,
+            covered: true,
+            lost_ms: self.now_ms,
+            expires_ms,
+        };
+        let leading = Leading {
+            term,
+            decider,
+            tracks: (0..list.len()).map(track).collect(),
+            visit_ms: self.now_ms,
+            known: 0,
+            names: Arc::default(),
+            ranks: Arc::default(),
+            losses: BTreeMap::new(),
+            filled_ms: 0,
+            goodbyes: BTreeMap::new(),
+            joiners: BTreeMap::new(),
+            pending: None,
+            broken: false,
+            records: 0,
+            orders: 0,
+            given: None,
+            given_ms: 0,
+            pledged: BTreeMap::new(),
+            pledges: VecDeque::new(),
+            pledge: 0,
+            pledge_ms: self.now_ms,
+            considered: None,
+            news: true,
+            look_ms: self.now_ms,
+        };
+        self.out.push(Effect::Note(format!("leads in term {term:x}")));
+        self.follow_term(term, Some(self.me.id));
+        self.leading = Some(Box::new(leading));
+        // Those who will stand below have another parent, and may not know it.
+        if let Some(rank) = self.rank {
+            let below: Vec<HostId> = children(rank, rank, list.len(), self.config.fanout)
+                .filter_map(|rank| list.host(rank))
+                .map(|entry| entry.id)
+                .collect();
+            for host in below {
+                if self.reach(host) {
+                    self.say(host, Body::List(Arc::clone(&list)));
+                }
+            }
+        }
+    }
+
+    /// Dials the place where hosts meet, while no host of the job is there: whoever is found there joins this job and founds no other.
+    fn visit_endpoint(&mut self, leading: &mut Leading) {
+        let endpoint = self.config.endpoint;
+        let list = &self.membership.list;
+        let place = list.hosts.iter().position(|entry| entry.address == endpoint);
+        let lost = |rank: usize| leading.tracks.get(rank).is_none_or(|track| track.state.is_free());
+        if self.me.address != endpoint && place.is_none_or(lost) && self.now_ms >= leading.visit_ms {
+            leading.visit_ms = self.now_ms + VISIT_MS;
+            match self.links.at(endpoint).and_then(|link| self.links.host(link)) {
+                Some(host) => drop(self.say(host, Body::List(Arc::clone(&self.membership.list)))),
+                None => self.dial(endpoint),
+            }
+        }
+    }
+
+    /// Takes note of names and ranks, whenever the list has changed.
+    fn know_hosts(&self, leading: &mut Leading) {
+        let list = &self.membership.list;
+        if leading.known == list.version {
+            return;
+        }
+        let ranks = |(role, about): (usize, &Role)| match role {
+            0 => list.hosts.iter().map(|entry| entry.slots).collect(),
+            _ => vec![about.ranks],
+        };
+        leading.known = list.version;
+        leading.names = Arc::new(list.hosts.iter().map(|entry| entry.name.clone()).collect());
+        leading.ranks = Arc::new(self.job.roles.iter().enumerate().map(ranks).collect());
+    }
+
+    /// Asks the voters whether this term is still the newest, and takes the lease that a majority gives.
+    fn renew_own_lease(&mut self, leading: &mut Leading) {
+        let voters = self.membership.list.voters.clone();
+        if self.now_ms >= leading.pledge_ms {
+            leading.pledge += 1;
+            let number = leading.pledge;
+            leading.pledges.push_back((number, self.now_ms));
+            if leading.pledges.len() > REMEMBERED {
+                leading.pledges.pop_front();
+            }
+            leading.pledge_ms = self.now_ms + self.heartbeat_ms();
+            leading.pledged.insert(self.me.id, self.now_ms);
+            let me = self.me.id;
+            for voter in voters.iter().copied().filter(|voter| *voter != me) {
+                if self.reach(voter) {
+                    self.say(voter, Body::Pledge { number });
+                }
+            }
+        }
+        let sent: Vec<Option<u64>> = voters.iter().map(|voter| leading.pledged.get(voter).copied()).collect();
+        let end_ms = grant::leader_end_ms(&sent, self.config.lease_ms);
+        if end_ms > self.lease_end_ms {
+            self.lease_end_ms = end_ms;
+            self.push_to_children();
+        }
+    }
+
+    pub(super) fn hear_pledged(&mut self, from: HostId, header: Header, number: u64) {
+        let Some(leading) = self.leading.as_mut().filter(|leading| header.term <= leading.term) else {
+            return;
+        };
+        if let Some((_, sent_ms)) = leading.pledges.iter().find(|(known, _)| *known == number) {
+            let newest = leading.pledged.entry(from).or_insert(0);
+            *newest = (*newest).max(*sent_ms);
+        }
+    }
+
+    /// Takes note of who is heard and who is not.
+    fn watch_hosts(&mut self, leading: &mut Leading) {
+        let list = Arc::clone(&self.membership.list);
+        let merged = Arc::clone(&self.below.merged);
+        let end_ms = self.lease_end_ms.unwrap_or(self.now_ms);
+        let slack_ms = grant::slack_ms(self.config.lease_ms);
+        let unheard_ms = grant::unheard_ms(self.config.lease_ms);
+        let goodbyes = std::mem::take(&mut leading.goodbyes);
+        leading.look_ms = self.now_ms + self.heartbeat_ms();
+        for (rank, track) in (0..list.len()).zip(&mut leading.tracks) {
+            let covered = Some(rank) == self.rank || merged.hosts.contains(rank);
+            if track.covered && !covered {
+                track.lost_ms = self.now_ms;
+                track.expires_ms = track.expires_ms.max(end_ms + slack_ms);
+            }
+            track.covered = covered;
+            let Some(entry) = list.host(rank) else { continue };
+            let fact = match goodbyes.get(&entry.id) {
+                Some(_) => Fact::Goodbye,
+                None if covered => Fact::Heard,
+                // Who has no lease to give may not know who else gives some.
+                None if self.now_ms >= track.expires_ms && self.now_ms < end_ms => Fact::LeaseOver,
+                None if self.now_ms >= track.lost_ms + unheard_ms => Fact::Silent,
+                None => {
+                    leading.look_ms = leading.look_ms.min(track.lost_ms + unheard_ms);
+                    continue;
+                }
+            };
+            if !covered && !track.state.is_free() {
+                leading.look_ms = leading.look_ms.min(track.expires_ms.max(self.now_ms + 1));
+            }
+            let Some(state) = track.state.after(fact) else { continue };
+            self.out.push(Effect::Note(format!(
+                "host rank {rank} ({}): {:?} → {state:?}",
+                entry.name, track.state
+            )));
+            if state.is_free() && !track.state.is_free() {
+                let what = match fact {
+                    Fact::Goodbye => format!("left: {}", goodbyes.get(&entry.id).map_or("", String::as_str)),
+                    _ => {
+                        let silent_s = (self.now_ms - track.lost_ms).div_ceil(1000);
+                        format!("was not heard for {silent_s} s, and its lease expired")
+                    }
+                };
+                let at_ms = self.clock.coordinator_ms(self.now_ms);
+                let heard_ms = self.clock.coordinator_ms(track.lost_ms);
+                let loss = HostLoss { host_rank: rank, name: entry.name.clone(), what, heard_ms, at_ms };
+                leading.losses.insert(rank, loss);
+            } else if track.state.is_free() {
+                leading.filled_ms = self.clock.coordinator_ms(self.now_ms);
+            }
+            (track.state, track.since_ms) = (state, self.now_ms);
+        }
+    }
+
+    /// Decides, if there is something to decide and nothing waits for a majority.
+    fn decide(&mut self, leading: &mut Leading) {
+        if leading.pending.is_some() || self.lease_end_ms.is_none_or(|end_ms| end_ms <= self.now_ms) {
+            leading.considered = None;
+            return;
+        }
+        let change = self.change_of_hosts(leading);
+        let merged = Arc::clone(&self.below.merged);
+        if merged.overlapping {
+            return;
+        }
+        let now_ms = self.clock.coordinator_ms(self.now_ms);
+        let view = JobView::of_summary(&merged, &self.job, self.host_facts(leading), now_ms);
+        let (entries, orders) = leading.decider.consider_view(&view);
+        leading.considered = Some(merged);
+        if let Some(look_ms) = orders.look_at_ms {
+            leading.look_ms = leading.look_ms.min(self.clock.local_ms(look_ms).max(self.now_ms + 1));
+        }
+        if entries.is_empty() && change.is_none() {
+            self.give_out(leading, orders);
+            return;
+        }
+        leading.records += 1;
+        let record = Record {
+            term: leading.term,
+            number: leading.records,
+            at: wall_s(),
+            coordinator_ms: now_ms,
+            entries,
+            facts: Vec::new(),
+            change,
+        };
+        let bytes = serde_json::to_vec(&record).unwrap_or_default();
+        let proposed = self.voter.as_mut().map(|voter| voter.group.propose(bytes));
+        // What was decided and not proposed would be forgotten, so the decider begins again with what is written down.
+        leading.broken = proposed.is_none_or(|proposed| proposed.is_err());
+        leading.pending = Some(Pending { number: leading.records, orders: Some(orders) });
+    }
+
+    /// What all hosts are to do, if it is something else than before.
+    fn give_out(&mut self, leading: &mut Leading, orders: Orders) {
+        let bare = |orders: &Orders| Orders { number: 0, look_at_ms: None, ..orders.clone() };
+        if leading.given.as_ref().is_some_and(|given| bare(given) == bare(&orders)) {
+            return;
+        }
+        // Other words for the same deeds, as a count in a reason, are no hurry: all hosts would hear each of them.
+        let deeds = |orders: &Orders| orders.gangs.iter().map(deed).collect::<Vec<_>>();
+        let same = |given: &Orders| given.over == orders.over && deeds(given) == deeds(&orders);
+        if leading.given.as_ref().is_some_and(same) && self.now_ms < leading.given_ms + WORDS_MS {
+            leading.look_ms = leading.look_ms.min(leading.given_ms + WORDS_MS);
+            return;
+        }
+        leading.given_ms = self.now_ms;
+        leading.given = Some(orders.clone());
+        leading.orders += 1;
+        let (term, number) = (leading.term, leading.orders);
+        if self.take_orders(Arc::new(JobOrders { term, number, orders })) {
+            self.push_to_children();
+        }
+    }
+
+    /// A majority has a record.
+    pub(super) fn note_decided(&mut self, record: &Record) {
+        let Some(mut leading) = self.leading.take() else { return };
+        let ours = record.term == leading.term;
+        leading.news = true;
+        if let Some(pending) = leading.pending.take_if(|pending| ours && pending.number == record.number) {
+            leading.tracks.resize_with(self.membership.list.hosts.len(), || unreachable_track(self.now_ms));
+            if let Some(orders) = pending.orders {
+                self.give_out(&mut leading, orders);
+            }
+        }
+        for (rank, entry) in record.change.iter().flat_map(|change| &change.placed) {
+            leading.joiners.remove(&entry.id);
+            if let Some(track) = leading.tracks.get_mut(*rank as usize) {
+                let expires_ms = self.now_ms + self.config.lease_ms;
+                *track = Track { state: HostState::Here, expires_ms, ..unreachable_track(self.now_ms) };
+                leading.filled_ms = self.clock.coordinator_ms(self.now_ms);
+            }
+            self.say(entry.id, Body::List(Arc::clone(&self.membership.list)));
+        }
+        self.leading = Some(leading);
+    }
+
+    /// Who lost a host rank, came back to it, or is given one.
+    fn change_of_hosts(&mut self, leading: &mut Leading) -> Option<HostChange> {
+        let list = &self.membership.list;
+        let free = |rank: &u32| leading.tracks.get(*rank as usize).is_some_and(|track| track.state.is_free());
+        let lost: Vec<u32> =
+            (0..list.len()).filter(|rank| free(rank) && !list.vacant.contains(rank)).collect();
+        let back: Vec<u32> = list.vacant.iter().copied().filter(|rank| !free(rank)).collect();
+        let now_ms = self.now_ms;
+        leading.joiners.retain(|_, (_, at_ms)| now_ms < *at_ms + JOINER_MS);
+        let mut placed = Vec::new();
+        let mut taken: BTreeSet<HostId> = BTreeSet::new();
+        for rank in list.vacant.iter().copied().filter(free) {
+            let wished = |request: &JoinRequest| request.node_rank.is_none_or(|wish| wish == rank);
+            let fits = |request: &JoinRequest| {
+                list.host(rank).is_some_and(|entry| entry.slots == request.entry.slots)
+            };
+            let mut candidates: Vec<&JoinRequest> = leading
+                .joiners
+                .values()
+                .map(|(request, _)| request)
+                .filter(|request| fits(request) && !taken.contains(&request.entry.id))
+                .collect();
+            candidates.sort_by_key(|request| (!wished(request), request.entry.id));
+            if let Some(request) = candidates.first() {
+                taken.insert(request.entry.id);
+                placed.push((rank, request.entry.clone()));
+            }
+        }
+        let nothing = lost.is_empty() && back.is_empty() && placed.is_empty();
+        (!nothing).then(|| HostChange { version: list.version + 1, placed, lost, back })
+    }
+
+    /// What the decider has to know of the hosts.
+    fn host_facts(&self, leading: &Leading) -> HostFacts {
+        let list = &self.membership.list;
+        let free = |rank: &u32| leading.tracks.get(*rank as usize).is_some_and(|track| track.state.is_free());
+        let unfilled: Vec<u32> = (0..list.len()).filter(free).collect();
+        let since = |rank: &u32| leading.tracks.get(*rank as usize).map(|track| track.since_ms);
+        let losses = unfilled.iter().filter_map(|rank| leading.losses.get(rank)).cloned().collect();
+        HostFacts {
+            names: Arc::clone(&leading.names),
+            ranks: Arc::clone(&leading.ranks),
+            losses,
+            unfilled_since_ms: unfilled
+                .iter()
+                .filter_map(since)
+                .min()
+                .map(|at_ms| self.clock.coordinator_ms(at_ms)),
+            unfilled,
+            filled_ms: leading.filled_ms,
+            host_wait_ms: self.config.host_wait_ms,
+        }
+    }
+
+    /// Finds other voters for those whose hosts were lost.
+    fn replace_voters(&mut self, leading: &Leading) {
+        let list = &self.membership.list;
+        let free = |rank: &u32| leading.tracks.get(*rank as usize).is_none_or(|track| track.state.is_free());
+        let lost = |voter: &HostId| list.rank_of(*voter).is_none_or(|rank| free(&rank));
+        let settled = self.voter.as_ref().and_then(|voter| voter.group.configuration());
+        if settled.is_none_or(|settled| settled.number != list.configuration) {
+            return;
+        }
+        let unfit = |rank: &u32| leading.tracks.get(*rank as usize).is_none_or(|track| !track.covered);
+        let without = (0..list.len()).filter(unfit).collect();
+        let kept: Vec<HostId> = list.voters.iter().copied().filter(|voter| !lost(voter)).collect();
+        let mut voters = list.elect_voters(&without, &kept);
+        // Who leads goes on leading. Fewer voters than before are no gain: those who are lost may come back.
+        voters.sort_by_key(|voter| *voter != self.me.id);
+        let replaces = voters.len() == list.voters.len() && list.voters.iter().any(lost);
+        if voters.contains(&self.me.id) && (replaces || voters.len() > list.voters.len()) {
+            let wanted = voters.iter().map(|voter| voter.0).collect();
+            let begun = self.voter.as_mut().map(|voter| voter.group.reconfigure(wanted));
+            if let Some(Err(problem @ NotLeader::Voters(_))) = begun {
+                self.out.push(Effect::Note(format!("voters are not replaced: {problem}")));
+            }
+        }
+    }
+}
+
+/// What an order makes a host do.
+fn deed(order: &Order) -> (Option<u32>, Action, usize, bool) {
+    let action = match &order.action {
+        Action::Wait { .. } => Action::Wait { until_ms: None },
+        other => other.clone(),
+    };
+    (order.incarnation, action, order.failures.len(), order.incident)
+}
+
+fn unreachable_track(now_ms: u64) -> Track {
+    Track { state: HostState::Joining, since_ms: now_ms, covered: false, lost_ms: now_ms, expires_ms: now_ms }
+}

@@ -1,0 +1,330 @@
+//! How hosts become one job: they meet at an endpoint, whoever is there founds the job when all have come, and later hosts are
+//! given places that became free.
+//!
+//! A job is founded by all its hosts at once, so a host that comes back to the endpoint after its job has begun founds no second
+//! one: the others have a job already, and their leader dials the endpoint until the host there joins.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::host::messages::{Body, JoinRequest};
+use crate::host::{Effect, Host, LinkId};
+use crate::network::OTHER_KEY;
+use crate::tree::host_list::{HostEntry, HostId, HostList};
+use crate::vote::storage::VoteStorage;
+
+/// Between two requests to the same host.
+const ASK_MS: u64 = 1000;
+/// How long a host that was named instead of the endpoint is tried.
+const ELSEWHERE_MS: u64 = 3000;
+/// Until people are told what a host waits for, and between two such sentences.
+const SAY_MS: u64 = 1000;
+/// How long another job may be at the endpoint: one before this may be about to leave it.
+const TROUBLE_MS: u64 = 3000;
+/// Names of missing hosts that are listed.
+const NAMED_MAX: usize = 8;
+
+/// What a host does until it has a place.
+#[derive(Debug, Default)]
+pub(super) struct Meeting {
+    /// Who came, at the founder.
+    came: BTreeMap<HostId, JoinRequest>,
+    /// When it asked last, and whom.
+    asked: Option<(u64, HostId)>,
+    /// Who was named as one who may know better, and when.
+    instead: Option<(SocketAddr, u64)>,
+    /// Why it has no place yet.
+    pub(super) why: Option<String>,
+    /// What people are told about that, and when it changed.
+    said: Option<(String, u64)>,
+    /// Why the endpoint cannot be reached, and since when.
+    unreached: Option<(String, u64)>,
+    /// Why it will never have one.
+    pub(super) refused: Option<String>,
+}
+
+impl<S: VoteStorage> Host<S> {
+    pub(super) fn meeting_due_ms(&self) -> Option<u64> {
+        let waits = self.rank.is_none() && self.meeting.refused.is_none();
+        waits.then_some(self.now_ms + 250)
+    }
+
+    /// Asks for a place, as long as there is none.
+    pub(super) fn meet(&mut self) {
+        if self.rank.is_some() || self.meeting.refused.is_some() {
+            return;
+        }
+        let living = self.membership.leader.filter(|leader| self.links.to(*leader).is_some());
+        if let Some(leader) = living {
+            self.ask_for_a_place(leader);
+            return;
+        }
+        if self.config.founder && self.membership.term == 0 {
+            self.meeting
+                .came
+                .entry(self.me.id)
+                .or_insert_with(|| own_request(&self.config, &self.me, &self.digest));
+            self.found_if_all_are_here();
+            return;
+        }
+        let now_ms = self.now_ms;
+        self.meeting.instead.take_if(|(_, named_ms)| now_ms > *named_ms + ELSEWHERE_MS);
+        let to = self.meeting.instead.map_or(self.config.endpoint, |(address, _)| address);
+        let link = self.links.at(to);
+        match link.and_then(|link| self.links.host(link)) {
+            Some(host) => self.ask_for_a_place(host),
+            None => self.dial(to),
+        }
+    }
+
+    /// A dial failed. Without a place, people want to know why.
+    pub(super) fn note_unopened(&mut self, link: LinkId, why: &str) {
+        let hint = "`penstock key` makes one, to be copied to all hosts";
+        self.note_trouble(link, why, (why == OTHER_KEY).then_some(hint));
+    }
+
+    /// Whoever is at the end of a link belongs to another job.
+    pub(super) fn note_other_job(&mut self, link: LinkId, job: &str) {
+        let hint = "program, --nnodes and --rdzv-id must be the same on all hosts";
+        self.note_trouble(
+            link,
+            &format!("it runs job {job}, and this host is of job {}", self.job.id),
+            Some(hint),
+        );
+    }
+
+    /// Nobody at the endpoint lets us in; what lasts, and can be mended by people only, ends this host.
+    fn note_trouble(&mut self, link: LinkId, why: &str, hint: Option<&str>) {
+        let endpoint = self.config.endpoint;
+        if self.rank.is_some() || self.links.dialled(link) != Some(endpoint) {
+            return;
+        }
+        let same = self.meeting.unreached.take().filter(|(known, _)| *known == why);
+        let since_ms = same.map_or(self.now_ms, |(_, since_ms)| since_ms);
+        if let Some(hint) = hint.filter(|_| self.now_ms >= since_ms + TROUBLE_MS) {
+            self.meeting.refused = Some(format!("no place at {endpoint}: {why} ({hint})"));
+        }
+        self.meeting.why = Some(format!("waits for the host at {endpoint}: {why}"));
+        self.meeting.unreached = Some((why.to_owned(), since_ms));
+    }
+
+    /// What people are told of the wait; nothing at first, because most hosts do not wait, and not each of many changes.
+    pub(super) fn say_why(&mut self) {
+        let (words, now_ms) = (self.why_it_waits(), self.now_ms);
+        match &mut self.meeting.said {
+            None => self.meeting.said = Some((String::new(), now_ms)),
+            Some((said, at_ms)) if *said != words && now_ms >= *at_ms + SAY_MS => {
+                (*said, *at_ms) = (words, now_ms)
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// The sentence.
+    pub(super) fn said(&self) -> String {
+        self.meeting.said.as_ref().map(|(said, _)| said.clone()).unwrap_or_default()
+    }
+
+    fn ask_for_a_place(&mut self, host: HostId) {
+        let recently = |(asked_ms, asked): &(u64, HostId)| *asked == host && self.now_ms < asked_ms + ASK_MS;
+        if self.meeting.asked.as_ref().is_some_and(recently) {
+            return;
+        }
+        self.meeting.asked = Some((self.now_ms, host));
+        self.say(host, Body::Join(Box::new(own_request(&self.config, &self.me, &self.digest))));
+    }
+
+    /// Somebody has said who it is.
+    pub(super) fn greet(&mut self, from: HostId) {
+        // The leader of a living job has found us at the endpoint.
+        if self.rank.is_none() && self.membership.leader == Some(from) {
+            self.meeting.came.clear();
+        }
+    }
+
+    pub(super) fn hear_join(&mut self, from: HostId, request: JoinRequest) {
+        let problem = self.objection(&request);
+        if let Some(why) = problem {
+            self.out.push(Effect::Note(format!("{} may not join: {why}", request.entry.name)));
+            self.say(from, Body::Refused { why, for_good: true, ask: None });
+            return;
+        }
+        if self.membership.list.entry(from).is_some() {
+            self.say(from, Body::List(Arc::clone(&self.membership.list)));
+        } else if let Some(leading) = &mut self.leading {
+            let why = leading.note_joiner(request, self.now_ms);
+            self.say(from, Body::Refused { why, for_good: false, ask: None });
+        } else if self.rank.is_some() {
+            let list = &self.membership.list;
+            let ask = self.membership.leader.and_then(|leader| list.entry(leader)).cloned();
+            let why = "this host does not lead".to_owned();
+            self.say(from, Body::Refused { why, for_good: false, ask });
+        } else if self.config.founder {
+            self.note_arrival(from, request);
+        }
+    }
+
+    /// Why a host can never be part of this job.
+    fn objection(&self, request: &JoinRequest) -> Option<String> {
+        let own = &self.config;
+        let name = &request.entry.name;
+        if request.nnodes != own.nnodes {
+            return Some(format!(
+                "{name} was told of {} hosts, {} of {}",
+                request.nnodes, own.name, own.nnodes
+            ));
+        }
+        if request.lease_ms != own.lease_ms {
+            let (theirs, ours) = (request.lease_ms, own.lease_ms);
+            return Some(format!("{name} has a lease of {theirs} ms, {} of {ours} ms", own.name));
+        }
+        if request.job != self.digest && !own.mixed {
+            return Some(format!(
+                "{name} was started with another command or other options than {}",
+                own.name
+            ));
+        }
+        if request.versions != own.versions && !own.mixed {
+            let (theirs, ours) = (&request.versions, &own.versions);
+            return Some(format!(
+                "{name} has agent {} and Python {}, {} has {} and {} (--mixed allows that)",
+                theirs.agent, theirs.python, own.name, ours.agent, ours.python
+            ));
+        }
+        request
+            .node_rank
+            .filter(|rank| *rank >= own.nnodes)
+            .map(|rank| format!("{name} asks for host rank {rank}, and there are {} hosts", own.nnodes))
+    }
+
+    fn note_arrival(&mut self, from: HostId, request: JoinRequest) {
+        let reachable = |id: &HostId| *id == self.me.id || self.links.to(*id).is_some();
+        let taken = self.meeting.came.iter().find(|(id, known)| {
+            **id != from && known.node_rank.is_some() && known.node_rank == request.node_rank && reachable(id)
+        });
+        if let Some((_, other)) = taken {
+            let rank = request.node_rank.unwrap_or(0);
+            let why = format!(
+                "host rank {rank} is asked for by {} and by {}",
+                other.entry.name, request.entry.name
+            );
+            self.out.push(Effect::Note(why.clone()));
+            self.say(from, Body::Refused { why, for_good: true, ask: None });
+            return;
+        }
+        self.meeting.came.insert(from, request);
+        self.found_if_all_are_here();
+        if self.rank.is_none() {
+            let why = self.meeting.why.clone().unwrap_or_default();
+            self.say(from, Body::Refused { why, for_good: false, ask: None });
+        }
+    }
+
+    /// Founds the job when every host is here.
+    fn found_if_all_are_here(&mut self) {
+        let (me, links) = (self.me.id, &self.links);
+        self.meeting.came.retain(|id, _| *id == me || links.to(*id).is_some());
+        let came = &self.meeting.came;
+        if came.len() < self.config.nnodes as usize {
+            self.meeting.why = Some(missing(&self.config.expected, came.values(), self.config.nnodes));
+            return;
+        }
+        let mut list = in_order(came.values().take(self.config.nnodes as usize));
+        list.voters = list.elect_voters(&Default::default(), &[]);
+        (list.version, list.configuration) = (1, 1);
+        let list = Arc::new(list);
+        let others: Vec<HostId> = came.keys().copied().filter(|id| *id != me).collect();
+        self.out.push(Effect::Note(format!("founded with {} hosts", list.hosts.len())));
+        self.take_list(Arc::clone(&list));
+        for host in others {
+            self.say(host, Body::List(Arc::clone(&list)));
+        }
+    }
+
+    pub(super) fn hear_refusal(&mut self, from: HostId, why: String, for_good: bool, ask: Option<HostEntry>) {
+        if self.rank.is_some() {
+            self.hear_refusal_of_parent(from, &why);
+            return;
+        }
+        if for_good {
+            self.meeting.refused = Some(why);
+            return;
+        }
+        if let Some(entry) = ask {
+            self.meeting.instead = Some((entry.address, self.now_ms));
+            self.dial(entry.address);
+        } else {
+            self.meeting.why = Some(why);
+        }
+    }
+
+    pub(super) fn hear_list(&mut self, list: Arc<HostList>) {
+        if list.stamp() > self.membership.list.stamp() {
+            self.take_list(list);
+        }
+    }
+
+    /// The hosts of the job are these from now on.
+    pub(super) fn take_list(&mut self, list: Arc<HostList>) {
+        let rank = list.rank_of(self.me.id);
+        if self.rank != rank {
+            self.out.push(Effect::Note(match rank {
+                Some(rank) => format!("this is host rank {rank} of {}", list.hosts.len()),
+                None => "another host has our host rank".to_owned(),
+            }));
+            self.agent.forget();
+        }
+        (self.rank, self.membership.list) = (rank, list);
+        self.meeting.instead = None;
+        self.upward.begin_again();
+        self.keep();
+        for child in self.below.heard() {
+            self.say(child, Body::List(Arc::clone(&self.membership.list)));
+        }
+        self.summarise_own();
+        self.change_voters();
+    }
+}
+
+/// How this host asks for a place.
+fn own_request(config: &crate::host::config::HostConfig, me: &HostEntry, digest: &str) -> JoinRequest {
+    JoinRequest {
+        entry: me.clone(),
+        node_rank: config.node_rank,
+        nnodes: config.nnodes,
+        versions: config.versions.clone(),
+        job: digest.to_owned(),
+        lease_ms: config.lease_ms,
+    }
+}
+
+/// Hosts by the ranks that were asked for; the others in the order of racks and names, so that racks stand together.
+fn in_order<'a>(came: impl Iterator<Item = &'a JoinRequest>) -> HostList {
+    let mut requests: Vec<&JoinRequest> = came.collect();
+    requests
+        .sort_by_key(|request| (request.entry.rack.clone(), request.entry.name.clone(), request.entry.id));
+    let mut places: Vec<Option<HostEntry>> = vec![None; requests.len()];
+    let (asking, free): (Vec<&JoinRequest>, Vec<&JoinRequest>) =
+        requests.into_iter().partition(|request| request.node_rank.is_some());
+    let mut rest: Vec<HostEntry> = free.into_iter().map(|request| request.entry.clone()).collect();
+    for request in asking {
+        let rank = request.node_rank.and_then(|rank| places.get_mut(rank as usize));
+        match rank.filter(|place| place.is_none()) {
+            Some(place) => *place = Some(request.entry.clone()),
+            None => rest.push(request.entry.clone()),
+        }
+    }
+    let mut rest = rest.into_iter();
+    let hosts = places.into_iter().filter_map(|place| place.or_else(|| rest.next())).collect();
+    HostList { hosts, ..HostList::default() }
+}
+
+/// What a host that waits says.
+fn missing<'a>(expected: &[String], came: impl Iterator<Item = &'a JoinRequest>, nnodes: u32) -> String {
+    let here: Vec<&str> = came.map(|request| request.entry.name.as_str()).collect();
+    let absent: Vec<&str> =
+        expected.iter().map(String::as_str).filter(|name| !here.contains(name)).take(NAMED_MAX).collect();
+    let named = if absent.is_empty() { String::new() } else { format!("; missing: {}", absent.join(", ")) };
+    format!("waits for hosts: {} of {nnodes} are here{named}", here.len())
+}

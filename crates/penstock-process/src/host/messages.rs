@@ -1,0 +1,166 @@
+//! What hosts of a job say to each other. Every message names the term, the leader and the version of the host list that its sender
+//! knows (P3, H1): whoever knows less learns from it, and whoever knows more answers with what it knows.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::coordinator::messages::Orders;
+use crate::host::config::Versions;
+use crate::tree::host_list::{HostEntry, HostId, HostList};
+use crate::tree::summary::Summary;
+use crate::vote::message::VoteMessage;
+
+/// What stands at the head of every message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// The newest term that the sender knows; 0 before there is a leader.
+    pub term: u64,
+    /// Who leads in it.
+    pub leader: Option<HostId>,
+    /// The host list that the sender has; 0 before there is one.
+    pub list: u64,
+}
+
+/// One message.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Message {
+    /// What the sender knows.
+    #[serde(flatten)]
+    pub header: Header,
+    /// What it says.
+    pub body: Body,
+}
+
+/// A host that wants to take part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinRequest {
+    /// How it would stand in the list.
+    pub entry: HostEntry,
+    /// The host rank that was asked for.
+    pub node_rank: Option<u32>,
+    /// How many hosts it was told there are.
+    pub nnodes: u32,
+    /// What should be the same on all hosts.
+    pub versions: Versions,
+    /// The digest of what it was told to run.
+    pub job: String,
+    /// The lease that it was told.
+    pub lease_ms: u64,
+}
+
+/// Orders for all hosts, numbered within a term.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct JobOrders {
+    /// Whose.
+    pub term: u64,
+    /// Which of the term's, from 1.
+    pub number: u64,
+    /// In the coordinator's time.
+    pub orders: Orders,
+}
+
+/// What a message says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Body {
+    /// The first on every link, in both directions.
+    Hello {
+        /// Who speaks.
+        host: HostId,
+        /// The job that it was started for.
+        job: String,
+        /// What people call it.
+        name: String,
+    },
+    /// I want to take part.
+    Join(Box<JoinRequest>),
+    /// Not now, or never; and where to ask instead.
+    Refused {
+        /// In words.
+        why: String,
+        /// There is no use in asking again.
+        for_good: bool,
+        /// Who may know better.
+        ask: Option<HostEntry>,
+    },
+    /// The host list, to whoever has an older one.
+    List(Arc<HostList>),
+    /// I am your child from now on.
+    Attach {
+        /// Grows with every attachment of the sender.
+        attachment: u64,
+    },
+    /// I am no longer.
+    Detach,
+    /// I am there, and so is what I say of my subtree.
+    Heartbeat {
+        /// Counts heartbeats of the sender.
+        number: u64,
+        /// The newest orders that the sender has.
+        orders: [u64; 2],
+        /// What is with its subtree; absent while it is what it was.
+        summary: Option<Arc<Summary>>,
+    },
+    /// The answer to a heartbeat: you may run ranks for so long from when you sent it.
+    Grant {
+        /// Of the heartbeat.
+        number: u64,
+        /// From when it was sent.
+        lease_ms: u64,
+        /// The coordinator's time when this was sent; nothing where the sender does not know it.
+        coordinator_ms: Option<u64>,
+        /// Orders that the child does not have.
+        orders: Option<Arc<JobOrders>>,
+    },
+    /// I leave, and nothing of mine runs.
+    Goodbye {
+        /// Who left: the sender, or a host below it.
+        host: HostId,
+        /// In words.
+        why: String,
+    },
+    /// From voter to voter.
+    Vote(Box<VoteMessage>),
+    /// From the leader to voters: is this still my term?
+    Pledge {
+        /// Counts them.
+        number: u64,
+    },
+    /// From a voter: it is.
+    Pledged {
+        /// Of the question.
+        number: u64,
+    },
+    /// A question on its way: to the leader first, then to all.
+    Ask {
+        /// Made up by who asks.
+        question: u64,
+        /// It is on its way down, to all.
+        down: bool,
+        /// What is asked.
+        what: Question,
+    },
+    /// What a subtree answers.
+    Answer {
+        /// Of the question.
+        question: u64,
+        /// What was found.
+        rows: Vec<Value>,
+        /// How many hosts answered.
+        answered: u32,
+    },
+}
+
+/// What may be asked of a whole job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Question {
+    /// Hosts, their states, leader, voters.
+    Hosts,
+    /// Workers of all hosts.
+    Ps,
+    /// What was decided.
+    Journal,
+}

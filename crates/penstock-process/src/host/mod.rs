@@ -1,0 +1,410 @@
+//! One host of a job of many: what it knows, and what it says to others. Pure: no clock, no socket, no file.
+//!
+//! The coordinator's process on each host drives one [`Host`]: it brings what comes from the agent and from other hosts as
+//! [`Event`]s and carries out the [`Effect`]s. A simulator does the same for a hundred thousand of them. A host meets the others
+//! ([`meeting`]), stands in a tree ([`upward`], [`below`]), votes where it keeps the journal ([`voting`]), and on one of them the
+//! whole job is decided ([`leading`]).
+
+mod agent_side;
+mod asker;
+mod below;
+pub mod clock;
+pub mod config;
+mod ending;
+pub mod leading;
+mod links;
+mod meeting;
+pub mod messages;
+mod questions;
+pub mod run;
+mod upward;
+pub mod voting;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::coordinator::messages::{Orders, Report};
+use crate::host::agent_side::OwnAgent;
+use crate::host::below::Below;
+use crate::host::clock::CoordinatorClock;
+use crate::host::config::HostConfig;
+use crate::host::ending::Ending;
+use crate::host::leading::Leading;
+pub use crate::host::links::LinkId;
+use crate::host::links::Links;
+use crate::host::meeting::Meeting;
+use crate::host::messages::{Body, Header, JobOrders, Message, Question};
+use crate::host::questions::Questions;
+use crate::host::upward::Upward;
+use crate::host::voting::{OpenVotes, Voter};
+use crate::job::Job;
+use crate::lease::grant;
+use crate::tree::host_list::{HostEntry, HostId, HostList};
+use crate::vote::storage::VoteStorage;
+
+/// A link over which nothing comes back for so many heartbeats is dead, whatever its socket says, and never sooner than this.
+const SILENT_BEATS: u64 = 6;
+const SILENT_MS: u64 = 1000;
+
+/// What a host keeps over the death of its coordinator.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Membership {
+    /// The newest term that it has seen.
+    pub term: u64,
+    /// Who leads in it.
+    pub leader: Option<HostId>,
+    /// The hosts of the job.
+    pub list: Arc<HostList>,
+    /// What makes this host's clock the coordinator's, as far as it is known.
+    #[serde(default)]
+    pub offset_ms: Option<i64>,
+}
+
+/// What happens to a host.
+#[derive(Debug)]
+pub enum Event {
+    /// A link is open, dialled by us or by the other end.
+    Opened(LinkId),
+    /// A link is closed, or could not be opened.
+    Closed(LinkId),
+    /// A link that we dialled could not be opened, and why.
+    Unopened(LinkId, String),
+    /// The other end said something.
+    Heard(LinkId, Message),
+    /// The agent of this host reports.
+    Reported(Box<Report>),
+    /// Somebody on this host asks.
+    Asked(u64, Question),
+    /// It is time.
+    Tick,
+}
+
+/// What a host wants to be done.
+#[derive(Debug)]
+pub enum Effect {
+    /// Open a link.
+    Dial(LinkId, std::net::SocketAddr),
+    /// Say something.
+    Send(LinkId, Message),
+    /// End a link, once what was said is sent.
+    Close(LinkId),
+    /// Tell the agent of this host.
+    Order(Box<Orders>),
+    /// Keep this.
+    Keep(Box<Membership>),
+    /// Lines for the journal of the job, which a majority has.
+    Write(Vec<Value>),
+    /// Who asked gets this.
+    Answer(u64, Value),
+    /// Words for whoever looks for a reason later.
+    Note(String),
+}
+
+/// What a host was given.
+pub struct Given<S> {
+    /// What it was started with.
+    pub config: HostConfig,
+    /// What the job runs on it.
+    pub job: Job,
+    /// Equal on hosts that run the same.
+    pub digest: String,
+    /// Where it listens.
+    pub port: u16,
+    /// How a voter's storage is opened.
+    pub votes: OpenVotes<S>,
+}
+
+/// One host.
+pub struct Host<S: VoteStorage> {
+    now_ms: u64,
+    config: HostConfig,
+    job: Job,
+    digest: String,
+    me: HostEntry,
+    clock: CoordinatorClock,
+    membership: Membership,
+    /// Its host rank, once it has one.
+    rank: Option<u32>,
+    links: Links,
+    meeting: Meeting,
+    upward: Upward,
+    below: Below,
+    agent: OwnAgent,
+    /// Until when ranks may run here, on this host's clock.
+    lease_end_ms: Option<u64>,
+    orders: Option<Arc<JobOrders>>,
+    open_votes: OpenVotes<S>,
+    voter: Option<Box<Voter<S>>>,
+    /// It has a voter, which may be in use right now.
+    votes: bool,
+    leading: Option<Box<Leading>>,
+    questions: Questions,
+    ending: Ending,
+    out: Vec<Effect>,
+}
+
+impl<S: VoteStorage> Host<S> {
+    /// A host that begins, or begins again with what it kept.
+    pub fn new(now_ms: u64, given: Given<S>, kept: Option<Membership>) -> Self {
+        let me = given.config.entry(given.port);
+        let clock = if given.config.founder { CoordinatorClock::own() } else { CoordinatorClock::default() };
+        let mut host = Self {
+            now_ms,
+            me,
+            clock,
+            membership: Membership::default(),
+            rank: None,
+            links: Links::default(),
+            meeting: Meeting::default(),
+            upward: Upward::default(),
+            below: Below::default(),
+            agent: OwnAgent::default(),
+            lease_end_ms: None,
+            orders: None,
+            open_votes: given.votes,
+            voter: None,
+            votes: false,
+            leading: None,
+            questions: Questions::default(),
+            ending: Ending::default(),
+            out: Vec::new(),
+            config: given.config,
+            job: given.job,
+            digest: given.digest,
+        };
+        if let Some(kept) = kept {
+            (host.membership.term, host.membership.leader) = (kept.term, kept.leader);
+            if let Some(offset_ms) = kept.offset_ms {
+                host.clock = CoordinatorClock::with_offset(offset_ms, now_ms);
+            }
+            host.take_list(kept.list);
+        }
+        host
+    }
+
+    /// What follows from an event.
+    pub fn handle(&mut self, now_ms: u64, event: Event) -> Vec<Effect> {
+        self.now_ms = now_ms.max(self.now_ms);
+        match event {
+            Event::Opened(link) => {
+                self.links.open(link);
+                self.say_hello(link);
+            }
+            Event::Closed(link) => {
+                if let Some(host) = self.links.close(link) {
+                    self.lose_route(host);
+                }
+            }
+            Event::Unopened(link, why) => {
+                self.note_unopened(link, &why);
+                self.links.close(link);
+            }
+            Event::Heard(link, message) => self.hear(link, message),
+            Event::Reported(report) => self.take_report(*report),
+            Event::Asked(ask, question) => self.ask(ask, question),
+            Event::Tick => {}
+        }
+        self.settle();
+        std::mem::take(&mut self.out)
+    }
+
+    /// When it wants a tick at the latest.
+    pub fn due_ms(&self) -> u64 {
+        let times = [
+            self.meeting_due_ms(),
+            self.upward_due_ms(),
+            self.below.due_ms(),
+            self.voting_due_ms(),
+            self.leading_due_ms(),
+            self.questions.due_ms(),
+            self.ending.due_ms(),
+        ];
+        times.into_iter().flatten().min().unwrap_or(self.now_ms + 1000)
+    }
+
+    /// Everything that is done after every event, in the order in which one part needs the other.
+    fn settle(&mut self) {
+        self.give_up_links();
+        self.meet();
+        self.vote();
+        self.keep_below();
+        self.lead();
+        self.climb();
+        self.end_if_over();
+        self.give_up_alone();
+        self.say_why();
+        self.tell_agent();
+        self.give_up_questions();
+    }
+
+    fn hear(&mut self, link: LinkId, message: Message) {
+        let Message { header, body } = message;
+        self.links.note_heard(link);
+        if let Body::Hello { host, job, name } = &body {
+            if *job != self.job.id {
+                self.out
+                    .push(Effect::Note(format!("{name} belongs to job {job}, and this is {}", self.job.id)));
+                self.note_other_job(link, job);
+                self.out.push(Effect::Close(link));
+                return;
+            }
+            self.links.name(link, *host);
+        }
+        let Some(from) = self.links.host(link) else {
+            // Nobody speaks before saying who it is.
+            self.out.push(Effect::Close(link));
+            return;
+        };
+        self.learn(header, from);
+        match body {
+            Body::Hello { .. } => self.greet(from),
+            Body::Join(request) => self.hear_join(from, *request),
+            Body::Refused { why, for_good, ask } => self.hear_refusal(from, why, for_good, ask),
+            Body::List(list) => self.hear_list(list),
+            Body::Attach { attachment } => self.hear_attach(from, attachment),
+            Body::Detach => self.below.remove(from),
+            Body::Heartbeat { number, orders, summary } => {
+                self.hear_heartbeat(from, number, orders, summary);
+            }
+            Body::Grant { number, lease_ms, coordinator_ms, orders } => {
+                self.hear_grant(from, header, (number, lease_ms, coordinator_ms), orders);
+            }
+            Body::Goodbye { host, why } => self.hear_goodbye(from, host, why),
+            Body::Vote(message) => self.hear_vote(*message),
+            Body::Pledge { number } => self.hear_pledge(from, header, number),
+            Body::Pledged { number } => self.hear_pledged(from, header, number),
+            Body::Ask { question, down, what } => self.hear_ask(from, question, down, what),
+            Body::Answer { question, rows, answered } => self.hear_answer(from, question, rows, answered),
+        }
+    }
+
+    /// Takes what a header knows better, and tells its sender what we do.
+    fn learn(&mut self, header: Header, from: HostId) {
+        let known = &self.membership;
+        let unknown_leader = header.term == known.term && known.leader.is_none() && header.leader.is_some();
+        if header.term > known.term || unknown_leader {
+            self.follow_term(header.term, header.leader);
+        }
+        if header.list < self.membership.list.stamp() {
+            self.say(from, Body::List(Arc::clone(&self.membership.list)));
+        }
+    }
+
+    /// Follows the leader of a term from now on (H1).
+    fn follow_term(&mut self, term: u64, leader: Option<HostId>) {
+        (self.membership.term, self.membership.leader) = (term, leader);
+        if self.leading.as_ref().is_some_and(|leading| leading.term() < term) {
+            self.leading = None;
+        }
+        self.keep();
+        self.upward.begin_again();
+        self.push_to_children();
+    }
+
+    /// Has what another in our place needs written down.
+    fn keep(&mut self) {
+        self.membership.offset_ms = self.clock.is_set().then_some(self.clock.offset_ms());
+        self.out.push(Effect::Keep(Box::new(self.membership.clone())));
+    }
+
+    /// What stands at the head of what we say.
+    fn header(&self) -> Header {
+        let Membership { term, leader, list, .. } = &self.membership;
+        Header { term: *term, leader: *leader, list: list.stamp() }
+    }
+
+    /// Says something to a host, if there is a link to it.
+    fn say(&mut self, to: HostId, body: Body) -> bool {
+        let Some(link) = self.links.to(to) else { return false };
+        self.links.note_said(link, self.now_ms);
+        self.out.push(Effect::Send(link, Message { header: self.header(), body }));
+        true
+    }
+
+    fn say_hello(&mut self, link: LinkId) {
+        let (host, job, name) = (self.me.id, self.job.id.clone(), self.me.name.clone());
+        let body = Body::Hello { host, job, name };
+        self.out.push(Effect::Send(link, Message { header: self.header(), body }));
+    }
+
+    /// Has a link to a host made, unless there is one.
+    fn reach(&mut self, host: HostId) -> bool {
+        if self.links.to(host).is_some() {
+            return true;
+        }
+        let address = self.membership.list.entry(host).map(|entry| entry.address);
+        if let Some(address) = address {
+            self.dial(address);
+        }
+        false
+    }
+
+    fn dial(&mut self, address: std::net::SocketAddr) {
+        if let Some(link) = self.links.dial(self.now_ms, address) {
+            self.out.push(Effect::Dial(link, address));
+        }
+    }
+
+    /// Ends links that are dead and do not know it, so that their hosts are dialled anew.
+    fn give_up_links(&mut self) {
+        let limit_ms = (SILENT_BEATS * self.heartbeat_ms()).max(SILENT_MS);
+        for link in self.links.silent(self.now_ms, limit_ms) {
+            self.out.push(Effect::Close(link));
+            if let Some(host) = self.links.close(link) {
+                self.lose_route(host);
+            }
+        }
+    }
+
+    /// Nothing reaches a host any more, until there is another link.
+    fn lose_route(&mut self, host: HostId) {
+        self.below.lose(host);
+        self.upward.lose(host, self.now_ms);
+    }
+
+    /// Whether this host decides.
+    pub fn leads(&self) -> bool {
+        self.leading.is_some()
+    }
+
+    /// What it knows of the job's hosts.
+    pub fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// Until when ranks may run here.
+    pub fn lease_end_ms(&self) -> Option<u64> {
+        self.lease_end_ms
+    }
+
+    /// How it stands, in a line for whoever looks for a mistake.
+    pub fn words(&self) -> String {
+        let leading = self.leading.as_ref().map(|leading| leading.words(self.now_ms));
+        let voter = self
+            .voter
+            .as_ref()
+            .map(|voter| (voter.group.configuration(), voter.group.term(), voter.group.is_voting()));
+        format!(
+            "now {} rank {:?} term {:x} list {} vacant {:?} lease {:?} parent {:?} orders {:?} voter {voter:x?} {}",
+            self.clock.coordinator_ms(self.now_ms),
+            self.rank,
+            self.membership.term,
+            self.membership.list.stamp(),
+            self.membership.list.vacant,
+            self.lease_end_ms.map(|end_ms| end_ms as i64 - self.now_ms as i64),
+            self.upward.parent().and_then(|parent| self.membership.list.rank_of(parent)),
+            self.orders.as_ref().map(|orders| (
+                &orders.orders.reason,
+                orders.orders.gangs.iter().map(|order| &order.action).collect::<Vec<_>>()
+            )),
+            leading.unwrap_or_default(),
+        )
+    }
+
+    /// Between two heartbeats.
+    fn heartbeat_ms(&self) -> u64 {
+        grant::heartbeat_ms(self.config.lease_ms)
+    }
+}

@@ -1,0 +1,300 @@
+//! Drives a [`Host`] in the coordinator's process: one loop over the agent, the network and whoever asks on this host.
+//!
+//! Everything that takes part in decisions is in [`Host`]; here are sockets, files and the clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::complain;
+use crate::coordinator::messages::Report;
+use crate::error::{ProcessError, Result};
+use crate::host::asker::Askers;
+use crate::host::config::{self, HostConfig};
+use crate::host::messages::Message;
+use crate::host::{Effect, Event, Given, Host, LinkId, Membership};
+use crate::job::JobDirectory;
+use crate::job::journal::Journal;
+use crate::network::key::JobKey;
+use crate::network::{self, Limits, Network, NetworkEvent};
+use crate::system::{self, interest, now_ms};
+use crate::vote::file_storage::FileStorage;
+
+const MEMBERSHIP: &str = "membership.json";
+/// How long an end waits for its last words to go out.
+const LEAVE_MS: u64 = 500;
+const LEAVE_LOOK_MS: u64 = 20;
+const REPORT_BYTES_MAX: usize = 64 << 20;
+
+/// What is kept over the death of this process.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Kept {
+    port: u16,
+    membership: Membership,
+}
+
+struct Driver {
+    directory: JobDirectory,
+    host: Host<FileStorage>,
+    network: Network,
+    port: u16,
+    agent: UnixStream,
+    heard: Vec<u8>,
+    askers: Askers,
+    journal: Journal,
+    /// Lines of the job's journal that are in the file already.
+    written: u64,
+    /// Our links and the network's.
+    to_network: BTreeMap<LinkId, network::LinkId>,
+    to_host: BTreeMap<network::LinkId, LinkId>,
+    opened: BTreeSet<LinkId>,
+    incoming: u64,
+    agent_gone: bool,
+}
+
+/// Runs until the agent ends the conversation.
+pub fn run(directory: &JobDirectory, config: HostConfig, agent: OwnedFd) -> Result<i32> {
+    let job = directory.job()?;
+    let kept = read_kept(directory);
+    let key = JobKey::read(&directory.file(config::KEY))?;
+    let port = match &kept {
+        Some(kept) => kept.port,
+        None if config.founder => config.endpoint.port(),
+        None => config.port,
+    };
+    let network = Network::open(&key, SocketAddr::new(config.address, port), Limits::default())?;
+    let port = network.address().port();
+    let votes: PathBuf = directory.file("votes");
+    let digest = digest(&job);
+    let given = Given { config, job, digest, port, votes: Box::new(move || Ok(FileStorage::open(&votes)?)) };
+    let host = Host::new(now_ms(), given, kept.map(|kept| kept.membership));
+    let journal = Journal::open(directory)?;
+    let written = last_line(&journal.content(directory)?);
+    let mut driver = Driver {
+        directory: directory.clone(),
+        host,
+        network,
+        port,
+        agent: UnixStream::from(agent),
+        heard: Vec::new(),
+        askers: Askers::listen(directory)?,
+        journal,
+        written,
+        to_network: BTreeMap::new(),
+        to_host: BTreeMap::new(),
+        opened: BTreeSet::new(),
+        incoming: 0,
+        agent_gone: false,
+    };
+    driver.serve();
+    driver.leave();
+    Ok(0)
+}
+
+impl Driver {
+    fn serve(&mut self) {
+        self.give(Event::Tick);
+        while !self.agent_gone {
+            let due_ms = self.network.due_ms().into_iter().chain([self.host.due_ms()]).min();
+            let wait_ms = due_ms.map_or(1000, |due_ms| due_ms.saturating_sub(now_ms()));
+            let mut interests = [
+                interest(self.agent.as_raw_fd(), libc::POLLIN),
+                interest(self.network.number(), libc::POLLIN),
+                interest(self.askers.number(), libc::POLLIN),
+            ];
+            system::poll(&mut interests, Some(Duration::from_millis(wait_ms)));
+            for event in self.network.turn(now_ms()) {
+                self.take(event);
+            }
+            if interests[0].revents != 0 {
+                self.hear_agent();
+            }
+            for (ask, question) in self.askers.take() {
+                self.give(Event::Asked(ask, question));
+            }
+            if now_ms() >= self.host.due_ms() {
+                self.give(Event::Tick);
+            }
+        }
+    }
+
+    /// Lets what was said last go out, a goodbye for example.
+    fn leave(&mut self) {
+        let until_ms = now_ms() + LEAVE_MS;
+        self.to_host
+            .keys()
+            .copied()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|link| self.network.close(link));
+        while self.network.statistics().open > 0 && now_ms() < until_ms {
+            self.network.turn(now_ms());
+            let mut interests = [interest(self.network.number(), libc::POLLIN)];
+            system::poll(&mut interests, Some(Duration::from_millis(LEAVE_LOOK_MS)));
+        }
+    }
+
+    fn give(&mut self, event: Event) {
+        let mut effects = self.host.handle(now_ms(), event);
+        // A link that could not be dialled is closed at once, and that may have effects too; each dial has its pause.
+        while !effects.is_empty() {
+            let closed: Vec<LinkId> = effects.drain(..).filter_map(|effect| self.carry_out(effect)).collect();
+            effects =
+                closed.into_iter().flat_map(|link| self.host.handle(now_ms(), Event::Closed(link))).collect();
+        }
+    }
+
+    /// Does what the host wants; a link that is closed by it.
+    fn carry_out(&mut self, effect: Effect) -> Option<LinkId> {
+        match effect {
+            Effect::Dial(link, to) => {
+                let dialled = self.network.dial(to, now_ms());
+                self.to_network.insert(link, dialled);
+                self.to_host.insert(dialled, link);
+            }
+            Effect::Send(link, message) => {
+                let body = serde_json::to_vec(&message).expect("a message is plain values");
+                if let Some(to) = self.to_network.get(&link) {
+                    self.network.send(*to, &body);
+                }
+            }
+            Effect::Close(link) => {
+                let known = self.to_network.remove(&link)?;
+                self.to_host.remove(&known);
+                self.opened.remove(&link);
+                self.network.close(known);
+                return Some(link);
+            }
+            Effect::Order(orders) => {
+                let mut line = serde_json::to_vec(&*orders).expect("orders are plain values");
+                line.push(b'\n');
+                self.agent_gone |= (&self.agent).write_all(&line).is_err();
+            }
+            Effect::Keep(membership) => self.keep(*membership),
+            Effect::Write(lines) => self.write(lines),
+            Effect::Answer(ask, answer) => self.askers.answer(ask, answer),
+            Effect::Note(words) => complain!("penstock-host: {words}"),
+        }
+        None
+    }
+
+    fn take(&mut self, event: NetworkEvent) {
+        match event {
+            NetworkEvent::Opened { link, dialled, .. } => {
+                if !dialled {
+                    self.incoming += 1;
+                    self.to_host.insert(link, LinkId(self.incoming));
+                    self.to_network.insert(LinkId(self.incoming), link);
+                }
+                if let Some(link) = self.to_host.get(&link).copied() {
+                    self.opened.insert(link);
+                    self.give(Event::Opened(link));
+                }
+            }
+            NetworkEvent::Frame { link, body } => {
+                let Some(known) = self.to_host.get(&link).copied() else { return };
+                match serde_json::from_slice::<Message>(&body) {
+                    Ok(message) => self.give(Event::Heard(known, message)),
+                    Err(problem) => {
+                        complain!("penstock-host: a message makes no sense: {problem}");
+                        self.network.close(link);
+                    }
+                }
+            }
+            NetworkEvent::Closed { link, why } => {
+                if let Some(known) = self.to_host.remove(&link) {
+                    self.to_network.remove(&known);
+                    let opened = self.opened.remove(&known);
+                    self.give(if opened { Event::Closed(known) } else { Event::Unopened(known, why) });
+                }
+            }
+        }
+    }
+
+    fn hear_agent(&mut self) {
+        let mut piece = [0; 64 << 10];
+        // SAFETY: the descriptor is open, and the place has so much room. Only this call does not block; writing may.
+        let count = unsafe {
+            libc::recv(self.agent.as_raw_fd(), piece.as_mut_ptr().cast(), piece.len(), libc::MSG_DONTWAIT)
+        };
+        match usize::try_from(count) {
+            Ok(0) => self.agent_gone = true,
+            Ok(count) => self.heard.extend_from_slice(&piece[..count]),
+            Err(_) => {
+                let again = std::io::Error::last_os_error().kind() == ErrorKind::WouldBlock;
+                self.agent_gone |= !again;
+            }
+        }
+        self.agent_gone |= self.heard.len() > REPORT_BYTES_MAX;
+        while let Some(end) = memchr::memchr(b'\n', &self.heard) {
+            let line: Vec<u8> = self.heard.drain(..=end).collect();
+            match serde_json::from_slice::<Report>(&line) {
+                Ok(report) => self.give(Event::Reported(Box::new(report))),
+                Err(problem) => complain!("penstock-host: a report makes no sense: {problem}"),
+            }
+        }
+    }
+
+    /// Keeps what another process in our place has to know. Whole or not at all.
+    fn keep(&self, membership: Membership) {
+        let kept = Kept { port: self.port, membership };
+        let text = serde_json::to_vec(&kept).expect("a membership is plain values");
+        let (path, beside) = (self.directory.file(MEMBERSHIP), self.directory.file("membership.new"));
+        let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path));
+        if let Err(problem) = written {
+            complain!("penstock-host: cannot keep the host list: {problem}");
+        }
+    }
+
+    /// Adds lines to the journal that are not there yet: a voter that is opened again is told everything again.
+    fn write(&mut self, lines: Vec<Value>) {
+        for line in lines {
+            let number = line["line"].as_u64().unwrap_or(0);
+            if number > self.written {
+                self.written = number;
+                self.journal.add_line(line);
+            }
+        }
+    }
+}
+
+fn read_kept(directory: &JobDirectory) -> Option<Kept> {
+    let text = std::fs::read(directory.file(MEMBERSHIP)).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// The number of the newest line of the job's journal in a file.
+fn last_line(text: &[u8]) -> u64 {
+    let lines = text.split(|byte| *byte == b'\n').rev();
+    let numbers = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok()?["line"].as_u64());
+    numbers.max().unwrap_or(0)
+}
+
+/// Equal for jobs that run the same.
+fn digest(job: &crate::job::Job) -> String {
+    let mut roles = serde_json::to_value(&job.roles).unwrap_or_default();
+    for role in roles.as_array_mut().into_iter().flatten() {
+        // What may differ between hosts: how many workers fit, and what each has warm.
+        for name in ["ranks", "zygote", "zygote_why", "directory", "environment", "hidden"] {
+            role.as_object_mut().map(|role| role.remove(name));
+        }
+        // A Python may lie elsewhere; what it runs must not.
+        if let Some(word) = role["command"].get_mut(0) {
+            *word = Value::Null;
+        }
+    }
+    format!("{:08x}", crc32fast::hash(roles.to_string().as_bytes()))
+}
+
+// Where it was asked to listen may be taken; that is the one thing about a start that people can mend.
+impl From<crate::vote::error::VoteError> for ProcessError {
+    fn from(problem: crate::vote::error::VoteError) -> Self {
+        Self::Usage(problem.to_string())
+    }
+}

@@ -1,0 +1,220 @@
+//! A voter keeps the journal of the job: what is decided, a majority of voters has on disk before anybody acts on it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::coordinator::history::{Entry, JobHistory};
+use crate::error::Result;
+use crate::host::messages::{Body, Header};
+use crate::host::{Effect, Host};
+use crate::lease::grant;
+use crate::tree::host_list::{HostEntry, HostId, HostList};
+use crate::vote::Configuration;
+use crate::vote::group::VoterGroup;
+use crate::vote::message::VoteMessage;
+use crate::vote::storage::VoteStorage;
+
+/// Time as voters count it.
+const TICK_MS: u64 = 100;
+/// Decided lines that a leader can show.
+const SHOWN_MAX: usize = 10_000;
+
+/// How a voter's storage is opened.
+pub type OpenVotes<S> = Box<dyn FnMut() -> Result<S> + Send>;
+
+/// A change of the host list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostChange {
+    /// Of the list that it makes.
+    pub version: u64,
+    /// Host ranks and who has them from now on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placed: Vec<(u32, HostEntry)>,
+    /// Host ranks whose hosts were lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<u32>,
+    /// Host ranks whose hosts came back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub back: Vec<u32>,
+}
+
+impl HostChange {
+    /// The list after it.
+    pub fn apply(&self, list: &HostList) -> HostList {
+        let mut list = list.clone();
+        list.version = self.version;
+        list.vacant.extend(&self.lost);
+        list.vacant.retain(|rank| !self.back.contains(rank));
+        for (rank, entry) in &self.placed {
+            if let Some(place) = list.hosts.get_mut(*rank as usize) {
+                *place = entry.clone();
+                list.vacant.remove(rank);
+            }
+        }
+        list
+    }
+}
+
+/// What voters agree on: a few entries of the journal, and what they mean for the hosts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Record {
+    /// Of the leader that proposed it.
+    pub term: u64,
+    /// Counts its records.
+    pub number: u64,
+    /// When, in seconds since 1970 as the leader knows it.
+    pub at: f64,
+    /// When, in the coordinator's time.
+    pub coordinator_ms: u64,
+    /// What happened and what was decided.
+    pub entries: Vec<Entry>,
+    /// What concerns people only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<Value>,
+    /// What changed among the hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<HostChange>,
+}
+
+impl Record {
+    /// As lines of the journal.
+    pub fn lines(&self) -> Vec<Value> {
+        let entries = self.entries.iter().filter_map(|entry| serde_json::to_value(entry).ok());
+        let change = self.change.iter().map(|change| serde_json::json!({"event": "hosts", "about": change}));
+        let mut lines: Vec<Value> = entries.chain(self.facts.iter().cloned()).chain(change).collect();
+        for line in &mut lines {
+            line["at"] = self.at.into();
+            line["coordinator_ms"] = self.coordinator_ms.into();
+            line["term"] = self.term.into();
+        }
+        lines
+    }
+}
+
+/// This host's part in the votes.
+pub struct Voter<S: VoteStorage> {
+    pub(super) group: VoterGroup<S>,
+    tick_ms: u64,
+    /// The journal, folded.
+    pub(super) history: JobHistory,
+    /// The journal's newest lines.
+    pub(super) lines: Vec<Value>,
+    /// Lines of the journal so far.
+    line: u64,
+}
+
+impl<S: VoteStorage> Host<S> {
+    pub(super) fn voting_due_ms(&self) -> Option<u64> {
+        self.voter.as_ref().map(|voter| voter.tick_ms)
+    }
+
+    /// Begins or ends to vote, as the host list says.
+    pub(super) fn change_voters(&mut self) {
+        let list = &self.membership.list;
+        if !list.voters.contains(&self.me.id) || self.votes {
+            return;
+        }
+        let voters = list.voters.iter().map(|voter| voter.0).collect();
+        let configuration = Configuration { number: list.configuration, voters };
+        let opened = (self.open_votes)().map_err(|problem| problem.to_string()).and_then(|storage| {
+            VoterGroup::open(self.me.id.0, configuration, storage).map_err(|problem| problem.to_string())
+        });
+        match opened {
+            Ok(group) => {
+                let history = JobHistory::new(&self.job);
+                let lines = Vec::new();
+                self.votes = true;
+                self.voter = Some(Box::new(Voter { group, tick_ms: self.now_ms, history, lines, line: 0 }));
+            }
+            Err(problem) => self.out.push(Effect::Note(format!("this host cannot vote: {problem}"))),
+        }
+    }
+
+    /// Lets the votes go on.
+    pub(super) fn vote(&mut self) {
+        let Some(mut voter) = self.voter.take() else { return };
+        let mut ticks = 0;
+        while self.now_ms >= voter.tick_ms && ticks < 3 {
+            voter.group.tick();
+            (voter.tick_ms, ticks) = (voter.tick_ms + TICK_MS, ticks + 1);
+        }
+        voter.tick_ms = voter.tick_ms.max(self.now_ms.saturating_sub(TICK_MS));
+        for (to, message) in voter.group.outgoing() {
+            let to = HostId(to);
+            if self.reach(to) {
+                self.say(to, Body::Vote(Box::new(message)));
+            }
+        }
+        let decided = voter.group.decided();
+        for record in decided {
+            match serde_json::from_slice::<Record>(&record) {
+                Ok(record) => self.apply_record(&mut voter, &record),
+                Err(problem) => self.out.push(Effect::Note(format!("a record is no record: {problem}"))),
+            }
+        }
+        let (term, leader) = (voter.group.term(), voter.group.leader().map(HostId));
+        let next = voter.group.next();
+        self.voter = Some(voter);
+        if term > self.membership.term && leader.is_some() && leader != Some(self.me.id) {
+            self.follow_term(term, leader);
+        }
+        if let Some(next) = next.filter(|next| next.number > self.membership.list.configuration) {
+            let mut list = HostList::clone(&self.membership.list);
+            list.voters = next.voters.iter().map(|voter| HostId(*voter)).collect();
+            list.configuration = next.number;
+            self.take_list(list.into());
+        }
+    }
+
+    fn apply_record(&mut self, voter: &mut Voter<S>, record: &Record) {
+        record.entries.iter().for_each(|entry| voter.history.fold(entry));
+        let mut lines = record.lines();
+        for line in &mut lines {
+            voter.line += 1;
+            line["line"] = voter.line.into();
+        }
+        voter.lines.extend(lines.iter().cloned());
+        let excess = voter.lines.len().saturating_sub(SHOWN_MAX);
+        voter.lines.drain(..excess);
+        self.out.push(Effect::Write(lines));
+        let list = &self.membership.list;
+        if let Some(change) = record.change.as_ref().filter(|change| change.version == list.version + 1) {
+            let list = change.apply(list);
+            self.take_list(list.into());
+        }
+        self.note_decided(record);
+    }
+
+    pub(super) fn hear_vote(&mut self, message: VoteMessage) {
+        if let Some(voter) = &mut self.voter {
+            voter.group.receive(message);
+        }
+    }
+
+    /// Whether the term of who asks is still the newest that this voter knows.
+    pub(super) fn hear_pledge(&mut self, from: HostId, header: Header, number: u64) {
+        let Some(voter) = &self.voter else { return };
+        if header.term >= self.membership.term && header.term >= voter.group.term() {
+            self.say(from, Body::Pledged { number });
+        }
+    }
+
+    /// Why nothing can be decided now, as people are told.
+    pub(super) fn frozen(&self) -> Option<String> {
+        let voters = &self.membership.list.voters;
+        if self.rank.is_none() || voters.is_empty() {
+            return None;
+        }
+        let answers = |voter: &HostId| match &self.leading {
+            Some(leading) => leading
+                .is_pledged(*voter, self.now_ms.saturating_sub(grant::unheard_ms(self.config.lease_ms))),
+            None => self.links.to(*voter).is_some(),
+        };
+        let here = voters.iter().filter(|voter| **voter == self.me.id || answers(voter)).count();
+        let decides = match &self.leading {
+            Some(_) => self.lease_end_ms.is_some_and(|end_ms| end_ms > self.now_ms),
+            None => self.upward.parent().is_some(),
+        };
+        (!decides).then(|| format!("{here} of {} voters", voters.len()))
+    }
+}

@@ -1,0 +1,112 @@
+//! What a subtree of hosts reports: counts, first failures and first moments instead of every worker.
+//!
+//! [`Summary::of_report`] makes the summary of one host, [`Summary::merge`] adds others. Merging is associative and commutative (H4):
+//! whatever the tree and the order of arrival, counts, failures and histogram are the same. Decisions use nothing else. All moments are in
+//! the coordinator's time.
+
+pub mod failures;
+pub mod life;
+pub mod progress;
+pub mod report;
+pub mod steps;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::failures::{FAILURES_MAX, FirstFailures, RankFailure};
+pub use self::life::{Blame, LifeSummary, Prepared, Told};
+pub use self::progress::{HangFinding, Progress, SlowFinding};
+pub use self::report::HostPlace;
+pub use self::steps::StepHistogram;
+use crate::coordinator::verdict::Stop;
+use crate::tree::rank_set::RankSet;
+
+/// What hosts say about one gang.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GangSummary {
+    /// By the newest life that a host has begun, in order.
+    pub lives: Vec<LifeSummary>,
+}
+
+impl GangSummary {
+    /// With what other hosts say.
+    pub fn merge(mut self, other: &Self) -> Self {
+        for theirs in &other.lives {
+            match self.lives.binary_search_by_key(&theirs.incarnation, |known| known.incarnation) {
+                Ok(place) => self.lives[place] = std::mem::take(&mut self.lives[place]).merge(theirs),
+                Err(place) => self.lives.insert(place, theirs.clone()),
+            }
+        }
+        self
+    }
+}
+
+/// What a subtree of hosts says about a job.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Summary {
+    /// The host ranks of the subtree.
+    pub hosts: RankSet,
+    /// A host is in it twice, so counts say too much; nothing is decided from it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub overlapping: bool,
+    /// In the order of [`crate::job::Job::gangs`].
+    pub gangs: Vec<GangSummary>,
+    /// Somebody wants the job to end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Stop>,
+    /// How far the running ranks of all gangs are.
+    #[serde(skip_serializing_if = "StepHistogram::is_empty")]
+    pub steps: StepHistogram,
+}
+
+impl Summary {
+    /// Whether another says the same, progress apart: ranks that make steps are no news.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let bare = |gang: &GangSummary| -> Vec<LifeSummary> {
+            gang.lives.iter().map(LifeSummary::without_progress).collect()
+        };
+        let same = |one: &Self, two: &Self| one.gangs.iter().map(bare).eq(two.gangs.iter().map(bare));
+        self.hosts == other.hosts
+            && self.overlapping == other.overlapping
+            && self.stop == other.stop
+            && same(self, other)
+    }
+
+    /// With what another subtree says. Pure, associative and commutative.
+    pub fn merge(mut self, other: &Self) -> Self {
+        let overlapping = self.overlapping || other.overlapping || self.hosts.overlaps(&other.hosts);
+        let count = self.gangs.len().max(other.gangs.len());
+        self.gangs.resize_with(count, GangSummary::default);
+        let mut gangs = self.gangs;
+        for (mine, theirs) in gangs.iter_mut().zip(&other.gangs) {
+            *mine = std::mem::take(mine).merge(theirs);
+        }
+        Self {
+            hosts: self.hosts.union(&other.hosts),
+            overlapping,
+            gangs,
+            stop: merged_stop(self.stop, other.stop.as_ref()),
+            steps: self.steps.merge(&other.steps),
+        }
+    }
+}
+
+/// One wish of two: the more urgent in each respect, in the words of a failure first.
+pub fn merged_stop(one: Option<Stop>, other: Option<&Stop>) -> Option<Stop> {
+    let (Some(one), Some(other)) = (&one, other) else { return one.or_else(|| other.cloned()) };
+    let key = |stop: &Stop| (!stop.failed, stop.by.clone(), stop.code, stop.signal);
+    let said = if key(one) <= key(other) { one } else { other };
+    Some(Stop {
+        by: said.by.clone(),
+        code: said.code,
+        signal: said.signal,
+        failed: said.failed,
+        grace_ms: one.grace_ms.min(other.grace_ms),
+        save_ms: one.save_ms.min(other.save_ms),
+        forced: one.forced || other.forced,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! The agent of one imagined host: it does what an agent does with orders, and ends its ranks before the lease does.
+
+use penstock_process::coordinator::messages::{GangReport, Orders, PreparedLife, Report, WorkerReport};
+use penstock_process::coordinator::verdict::Action;
+use penstock_process::job::exit::Exit;
+use penstock_process::lease::grant;
+
+/// Why ranks of a host ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Somebody ordered it.
+    Ordered(String),
+    /// The lease was about to end.
+    Lease,
+    /// A rank failed by itself.
+    Failed,
+}
+
+/// An agent with ranks that do nothing but run.
+#[derive(Debug, Clone)]
+pub(crate) struct Twin {
+    ranks: u32,
+    lease_ms: u64,
+    pub(crate) host_rank: Option<u32>,
+    pub(crate) life: Option<u32>,
+    pub(crate) running: bool,
+    exit_code: Option<i32>,
+    exit_ms: Option<u64>,
+    asked: bool,
+    prepared: Option<u32>,
+    pub(crate) lease_until_ms: Option<u64>,
+    pub(crate) over: bool,
+    number: u64,
+    pub(crate) ends: Vec<Ended>,
+    ending_since_ms: Option<u64>,
+    lease_ended_ms: Option<u64>,
+}
+
+impl Twin {
+    pub(crate) fn new(ranks: u32, lease_ms: u64) -> Self {
+        Self {
+            ranks,
+            lease_ms,
+            host_rank: None,
+            life: None,
+            running: false,
+            exit_code: None,
+            exit_ms: None,
+            asked: false,
+            prepared: None,
+            lease_until_ms: None,
+            over: false,
+            number: 0,
+            ends: Vec::new(),
+            ending_since_ms: None,
+            lease_ended_ms: None,
+        }
+    }
+
+    /// Does what it is told; whether there is something to report.
+    pub(crate) fn obey(&mut self, now_ms: u64, orders: &Orders) -> bool {
+        if orders.number != self.number {
+            return false;
+        }
+        self.host_rank = orders.standing.as_ref().map(|standing| standing.host_rank);
+        self.lease_until_ms = self.lease_until_ms.max(orders.lease_until_ms);
+        self.over |= orders.over.is_some();
+        let mut changed = false;
+        for order in &orders.gangs {
+            let running = usize::from(self.running);
+            if matches!(order.action, Action::Prepare { .. }) {
+                if let Action::Prepare { incarnation } = order.action {
+                    let next = self.life.map_or(0, |life| life + 1);
+                    changed |= !self.running && incarnation >= next && self.prepared != Some(incarnation);
+                    if !self.running && incarnation >= next {
+                        self.prepared = Some(incarnation);
+                    }
+                }
+                continue;
+            }
+            if let Action::Start { incarnation } = order.action {
+                if self.prepared == Some(incarnation) && !self.running && Some(incarnation) > self.life {
+                    (self.life, self.running, self.prepared) = (Some(incarnation), true, None);
+                    (self.exit_code, self.exit_ms, self.asked, self.ending_since_ms) =
+                        (None, None, false, None);
+                    self.lease_ended_ms = None;
+                    changed = true;
+                }
+                continue;
+            }
+            if order.concerns(self.life, running, false)
+                && matches!(order.action, Action::End | Action::Kill | Action::Notify { .. })
+                && self.running
+            {
+                self.ending_since_ms = Some(now_ms);
+                self.end(now_ms, -15, true, Ended::Ordered(order.reason.clone()));
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// Ends its ranks if the lease demands it; whether it did.
+    pub(crate) fn keep_lease(&mut self, now_ms: u64) -> bool {
+        let margin_ms = grant::margin_ms(self.lease_ms);
+        let due = self.lease_until_ms.is_none_or(|until_ms| now_ms + margin_ms >= until_ms);
+        if due && self.running {
+            self.end(now_ms, -9, true, Ended::Lease);
+            self.lease_ended_ms = Some(now_ms);
+            return true;
+        }
+        false
+    }
+
+    /// When the lease has to be looked at.
+    pub(crate) fn lease_due_ms(&self) -> Option<u64> {
+        let until_ms = self.lease_until_ms.filter(|_| self.running)?;
+        Some(until_ms.saturating_sub(grant::margin_ms(self.lease_ms)))
+    }
+
+    /// Its ranks end by themselves; whether they ran.
+    pub(crate) fn end_alone(&mut self, now_ms: u64, code: i32) -> bool {
+        let ran = self.running;
+        if ran {
+            self.end(now_ms, code, false, Ended::Failed);
+        }
+        ran
+    }
+
+    fn end(&mut self, now_ms: u64, code: i32, asked: bool, why: Ended) {
+        self.running = false;
+        (self.exit_code, self.exit_ms, self.asked) = (Some(code), Some(now_ms), asked);
+        if self.ends.len() < 64 {
+            self.ends.push(why);
+        }
+    }
+
+    /// All that it knows.
+    pub(crate) fn report(&mut self, now_ms: u64) -> Report {
+        self.number += 1;
+        let exit = self.exit_code.map(|code| match code {
+            0.. => Exit { code: Some(code), signal: None, core: false, memory_exhausted: false },
+            _ => Exit { code: None, signal: Some(-code), core: false, memory_exhausted: false },
+        });
+        let worker = |rank: u32| WorkerReport {
+            rank,
+            pid: 100 + rank as i32,
+            running: self.running,
+            exit: exit.clone(),
+            exit_ms: self.exit_ms,
+            asked: self.asked,
+            pulse: None,
+            heard_ms: None,
+            signs: Default::default(),
+        };
+        let workers = if self.life.is_some() { (0..self.ranks).map(worker).collect() } else { Vec::new() };
+        let gone = self.life.is_some() && !self.running;
+        let prepared = self.prepared.map(|incarnation| PreparedLife { incarnation, port: Some(4000) });
+        let gang = GangReport {
+            incarnation: self.life,
+            workers,
+            examined: gone,
+            ending_since_ms: self.ending_since_ms,
+            prepared,
+            lease_ended_ms: self.lease_ended_ms,
+            ..GangReport::default()
+        };
+        Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable: 0 }
+    }
+}

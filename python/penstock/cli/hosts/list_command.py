@@ -1,0 +1,71 @@
+"""``penstock hosts list``: the hosts of a job, as its leader sees them."""
+
+import msgspec
+
+from penstock.cli.job.choice import job_called
+from penstock.cli.job.ps import span
+from penstock.cli.output import Json, command_app, print_json, print_table, say
+from penstock.errors import JobSilent
+from penstock.process.hosts.host_table import HostRow, host_table
+from penstock.process.job.catalogue import ELSEWHERE, FINAL
+from penstock.process.job.control import elsewhere
+
+list_app = command_app(
+    "list",
+    "Show the hosts of a job: host rank, state, address, who votes and who leads.",
+    examples="  penstock hosts list train-3f2a\n  penstock hosts list train-3f2a --json | jq -r .name",
+)
+
+
+@list_app.default
+def list_(job: str, *, json: Json = False) -> int:
+    """Ask on any host of the job. A host that is not heard is ``unheard``; it keeps its ranks until its lease ends.
+
+    Parameters
+    ----------
+    job
+        Name of the job, or how it begins.
+    """
+    chosen = job_called(job)
+    phase = chosen.phase()
+    if phase == ELSEWHERE:
+        raise elsewhere(chosen, "hosts list")
+    if chosen.host_file() is None:
+        raise JobSilent(job=chosen.id, reason="it has one host, this one", hint=f"`penstock ps {chosen.id}`")
+    if phase in FINAL:
+        raise JobSilent(job=chosen.id, reason=f"it is over ({phase})", hint=f"`penstock events {chosen.id}`")
+    table = host_table(chosen)
+    hosts = table.hosts or []
+    if json:
+        for host in hosts:
+            print_json({**msgspec.to_builtins(host), "leader": host.name == table.leader})
+        return 0
+    if not hosts:
+        say(f"{chosen.id}: {table.line()}")
+        return 0
+    shown = [
+        (
+            _or_dash(host.rank),
+            host.name,
+            host.state,
+            span(host.since_s),
+            host.slots,
+            host.address,
+            _part(host, table.leader),
+        )
+        for host in hosts
+    ]
+    heads = ["host rank", "host", "state", "for", "slots", "address", "part"]
+    print_table(heads, shown, right=["host rank", "for", "slots"])
+    say(f"{chosen.id}: {table.line()}")
+    return 0
+
+
+def _part(host: HostRow, leader: str | None) -> str:
+    if host.name == leader:
+        return "leads"
+    return "votes" if host.voter else ""
+
+
+def _or_dash(value: int | None) -> object:
+    return "-" if value is None else value

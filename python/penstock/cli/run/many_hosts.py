@@ -1,0 +1,248 @@
+"""``penstock run`` on many hosts: from options and the environment to a host that joins, or to hosts that ssh starts.
+
+Loaded only where something speaks of more than one host, because the start of a job on one host counts.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from penstock.cli.run.options import CommandLine
+from penstock.errors.process import HostUnreachable
+from penstock.errors.root import UsageError
+from penstock.process.hosts import addresses
+from penstock.process.hosts.engine_environment import engine_facts
+from penstock.process.hosts.host_directory import HostFile, HostPlace, furnish_host
+from penstock.process.hosts.host_key import OPEN_KEY, job_secret, key_path, read_key
+from penstock.process.hosts.host_names import NamedHost, common_slots, read_host_file, read_hosts
+from penstock.process.hosts.join import Join, JoinOptions, host_count, join_of
+from penstock.process.job import units
+from penstock.process.job.launch import agent_path, stem
+from penstock.process.job.local_home import local_home
+from penstock.process.job.spec import JobSpec
+
+LEASE_LEAST_S = 2.0
+LEASE_MOST_S = 86_400.0
+FANOUT_LEAST, FANOUT_MOST = 2, 4096
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """What holds for a job of many hosts, however they are started."""
+
+    lease_s: float
+    host_wait_s: float
+    detach_after_s: float
+    fanout: int
+    state: str | None
+    interface: str | None
+    mixed: bool
+
+
+class SshHosts(NamedTuple):
+    """Hosts that this launcher starts."""
+
+    hosts: list[NamedHost]
+    #: Ranks on each, where the list says so.
+    slots: int
+
+
+def hosts_asked(words: CommandLine, environment: Mapping[str, str]) -> Join | SshHosts | None:
+    """How the hosts of a job are found; nothing for a job of this host alone."""
+    values = words.values
+    if values["hosts"] is not None or values["hostfile"] is not None:
+        return _ssh_hosts(words)
+    facts = engine_facts(environment, hostname=os.uname().nodename, full_name=_full_name(environment))
+    chosen = {
+        key: values[key]
+        for key in ("nnodes", "node_rank", "master_addr", "master_port")
+        if key in words.given
+    }
+    texts = {
+        key: values[key]
+        for key in ("rdzv_backend", "rdzv_endpoint", "rdzv_conf")
+        if key in words.given and values[key]
+    }
+    rdzv_id = values["rdzv_id"] if values["rdzv_id"] != "none" else ""
+    join = join_of(JoinOptions(rdzv_id=rdzv_id, standalone=values["standalone"], **chosen, **texts), facts)
+    if join is None and facts.note and not values["standalone"] and "nnodes" not in words.given:
+        print(f"note: {facts.note}", file=sys.stderr)
+    return join
+
+
+def host_options(values: Mapping[str, Any]) -> HostOptions:
+    """Checked once, with the value that is wrong."""
+    lease_s = _seconds("--lease", values["lease"])
+    if not LEASE_LEAST_S <= lease_s <= LEASE_MOST_S:
+        raise UsageError(
+            f"--lease must be 2 s to a day, got {values['lease']}",
+            hint="a host that is not heard ends its ranks when its lease ends; 30s outlasts the loss of a leader",
+        )
+    if not FANOUT_LEAST <= values["fanout"] <= FANOUT_MOST:
+        raise UsageError(f"--fanout must be {FANOUT_LEAST} to {FANOUT_MOST}, got {values['fanout']}")
+    state = values["state"]
+    if state is not None and "://" in state:
+        raise UsageError(
+            f"--state must be a directory, got {state}",
+            hint="one on a file system that all hosts share",
+        )
+    return HostOptions(
+        lease_s=lease_s,
+        host_wait_s=_seconds("--host-wait", values["host_wait"]),
+        detach_after_s=_seconds("--detach-after", values["detach_after"]),
+        fanout=values["fanout"],
+        state=None if state is None else str(Path(state).absolute()),
+        interface=values["interface"],
+        mixed=values["mixed"],
+    )
+
+
+def furnish_join(
+    home: Path, spec: JobSpec, join: Join, words: CommandLine, environment: Mapping[str, str]
+) -> Path:
+    """The host directory of this host of a job that others join."""
+    agent_path()
+    options = host_options(words.values)
+    secret = _join_secret(home, join, words, environment)
+    for note in join.notes:
+        print(f"note: {note}", file=sys.stderr)
+    host = host_file(
+        join, options, local_address=words.values["local_addr"], slots=sum(r.ranks for r in spec.roles)
+    )
+    if words.values["no_key"]:
+        host = replace(host, open=True)
+        print(
+            f"note: hosts join without a key: everyone who reaches {host.endpoint} can run commands in this job",
+            file=sys.stderr,
+        )
+    if options.state is not None:
+        make_state(Path(options.state))
+    logs = words.values["log_dir"]
+    place = HostPlace(
+        home=home,
+        local=local_home(environment),
+        logs=None if logs is None else Path(logs),
+        environment=environment,
+    )
+    name = spec.name or stem(spec.roles[0].command)
+    return furnish_host(place, spec.to_json(join.job_id(name)), host, secret)
+
+
+def host_file(join: Join, options: HostOptions, *, local_address: str, slots: int) -> HostFile:
+    """Where this host stands and where the others are."""
+    own = addresses.own_addresses()
+    wait_s = options.host_wait_s if join.wait_s is None else join.wait_s
+    founder = _is_founder(join, own)
+    peer = "" if founder else addresses.resolve(join.meeting_host, timeout_s=wait_s)
+    if peer and addresses.is_loopback(peer) and not addresses.is_here(join.meeting_host, own):
+        raise HostUnreachable(
+            host=join.meeting_host, reason=f"its name means {peer} here, which is this host"
+        )
+    address = _own_address(join, options, own, local_address, peer)
+    return HostFile(
+        name=join.own_name or os.uname().nodename.partition(".")[0],
+        address=address,
+        port=join.port if founder else 0,
+        endpoint=addresses.joined(address if founder else peer, join.port),
+        founder=founder,
+        nnodes=join.hosts,
+        node_rank=join.node_rank,
+        slots=slots,
+        lease_ms=round(options.lease_s * 1000),
+        fanout=options.fanout,
+        host_wait_ms=round(wait_s * 1000),
+        state=options.state,
+        interface=options.interface,
+        mixed=options.mixed,
+        expected=list(join.names),
+        ends_at=join.ends_at,
+    )
+
+
+def make_state(state: Path) -> None:
+    """The directory that all hosts see."""
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UsageError(f"--state {state}: {problem.strerror}") from problem
+    if not os.access(state, os.W_OK):
+        raise UsageError(f"--state {state}: cannot be written")
+
+
+def _is_founder(join: Join, own: Mapping[str, list[str]]) -> bool:
+    if join.is_meeting_host is not None:
+        return join.is_meeting_host
+    if join.meets_at_first and join.node_rank is not None:
+        return join.node_rank == 0
+    return addresses.is_here(join.meeting_host, own)
+
+
+def _own_address(
+    join: Join, options: HostOptions, own: Mapping[str, list[str]], local_address: str, peer: str
+) -> str:
+    """Chosen by somebody, or what leads to the others."""
+    if options.interface is not None:
+        return addresses.address_of_interface(options.interface, own)
+    if local_address:
+        return addresses.resolve(local_address, timeout_s=options.host_wait_s)
+    if peer:
+        return addresses.address_towards(peer, join.port)
+    if join.meeting_host.strip("[]") in ("localhost", "127.0.0.1", "::1"):
+        return "::1" if ":" in join.meeting_host else "127.0.0.1"
+    mine = [address for addresses_ in own.values() for address in addresses_]
+    try:
+        resolved = addresses.resolve(join.meeting_host, timeout_s=0)
+    except HostUnreachable:
+        resolved = ""
+    # A host's own name often means 127.0.1.1 on itself, where nobody else reaches it.
+    if resolved in mine and not addresses.is_loopback(resolved):
+        return resolved
+    return addresses.outward_address(own)
+
+
+def _join_secret(home: Path, join: Join, words: CommandLine, environment: Mapping[str, str]) -> bytes:
+    key = OPEN_KEY if words.values["no_key"] else read_key(key_path(home, environment))
+    return job_secret(key, rendezvous_id=join.rendezvous_id, endpoint=join.endpoint)
+
+
+def _ssh_hosts(words: CommandLine) -> SshHosts:
+    values = words.values
+    if values["hosts"] is not None and values["hostfile"] is not None:
+        raise UsageError("--hosts and --hostfile exclude each other")
+    for key in ("node_rank", "rdzv_endpoint", "standalone"):
+        if key in words.given and values[key]:
+            raise UsageError(
+                f"--{key.replace('_', '-')} and --hosts exclude each other",
+                hint="--hosts starts all hosts from here; with --nnodes each is started by itself",
+            )
+    if values["stdin"] is not None:
+        raise UsageError("--stdin and --hosts exclude each other", hint="let the rank read a file")
+    hosts = (
+        read_hosts(values["hosts"])
+        if values["hosts"] is not None
+        else read_host_file(Path(values["hostfile"]))
+    )
+    if "nnodes" in words.given and host_count(values["nnodes"])[0] != len(hosts):
+        raise UsageError(f"--nnodes is {values['nnodes']}, and {len(hosts)} hosts are named")
+    if not str(values["ranks"]).lstrip("+-").isdigit():
+        raise UsageError(
+            f"--ranks must be a number with --hosts, got {values['ranks']}",
+            hint="hosts are not looked at before the job runs there; slots=N in a host file counts as well",
+        )
+    return SshHosts(hosts, 0 if "ranks" in words.given else common_slots(hosts))
+
+
+def _full_name(environment: Mapping[str, str]) -> str:
+    """The name with its domain. Asked only where an engine needs it: a resolver that is down would hold up every start."""
+    return socket.getfqdn() if "JOB_COMPLETION_INDEX" in environment else ""
+
+
+def _seconds(option: str, text: str) -> float:
+    seconds = units.second_count(text)
+    if seconds is None:
+        raise UsageError(f"{option} must be a time, as in 10, 90s or 5m, got {text}")
+    return seconds

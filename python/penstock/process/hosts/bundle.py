@@ -1,0 +1,215 @@
+"""What a launcher sends to a host, and the program that receives it there: ``python -m penstock.process.hosts.bundle AGENT``.
+
+Launcher and host speak in lines of JSON over standard input and output of a login. The host says that it is here, with its addresses; the
+launcher answers with the bundle: description of the job, ``host.json``, the job's secret. From then on the host's output is the
+ranks', and the launcher sends pings, signals and in the end a goodbye. So secrets are in no argument and in no environment, and a
+broken connection (silence) differs from a launcher that has ended (goodbye).
+"""
+
+import hashlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from penstock.errors.process import BundleInvalid
+from penstock.errors.root import PenstockError
+from penstock.process.hosts import addresses
+from penstock.process.hosts.host_directory import HostFile, HostPlace, furnish_host, versions
+from penstock.process.hosts.line_channel import LineChannel
+from penstock.process.hosts.output_pump import OutputPump
+from penstock.process.job.local_home import local_home
+
+VERSION = 1
+#: A launcher that does not send a bundle within this has forgotten us.
+BUNDLE_PATIENCE_S = 900.0
+#: After so long without a ping the connection is taken for broken: output is dropped instead of waited for.
+SILENCE_S = 30.0
+#: From the request to stop to the kill, when the launcher was not heard of for too long.
+STOP_PATIENCE_S = 60.0
+#: For the last output of a launcher that has ended, when nobody takes it.
+LAST_WORDS_S = 5.0
+#: Signals that a launcher may pass on.
+SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "HUP": signal.SIGHUP, "QUIT": signal.SIGQUIT}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """A job for one host."""
+
+    description: dict[str, Any]
+    host: HostFile
+    secret: str
+    detach_after_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As it travels."""
+        return {
+            "bundle": {
+                "version": VERSION,
+                "description": self.description,
+                "host": self.host.to_json(),
+                "secret": self.secret,
+                "detach_after_s": self.detach_after_s,
+            }
+        }
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> "Bundle":
+        """What was received, checked."""
+        body = message.get("bundle")
+        if not isinstance(body, dict) or body.get("version") != VERSION:
+            raise BundleInvalid(reason=f"version {VERSION} of a bundle is expected")
+        known = {field.name for field in fields(HostFile)}
+        try:
+            host = HostFile(**{key: value for key, value in body["host"].items() if key in known})
+            secret = bytes.fromhex(body["secret"])
+            bundle = cls(
+                description=dict(body["description"]),
+                host=host,
+                secret=body["secret"],
+                detach_after_s=float(body["detach_after_s"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise BundleInvalid(reason=f"a field is missing or wrong ({problem})") from problem
+        if len(secret) != 32 or not isinstance(bundle.description.get("id"), str):
+            raise BundleInvalid(reason="secret or id is wrong")
+        return bundle
+
+
+def greeting(environment: Mapping[str, str]) -> dict[str, Any]:
+    """What a host says first: where it can be reached. The address that the login came to is one that works."""
+    own = addresses.own_addresses()
+    login = environment.get("SSH_CONNECTION", "").split()
+    address = login[2] if len(login) == 4 else addresses.outward_address(own)
+    return {
+        "penstock": "here",
+        "name": os.uname().nodename,
+        "address": address,
+        "interfaces": own,
+        "port": addresses.free_port(address),
+        "versions": versions(),
+    }
+
+
+class Receiver:
+    """Stands between the login and the launcher of this host: passes output back and signals on."""
+
+    def __init__(self, channel: LineChannel, child: "subprocess.Popen[bytes]", detach_after_s: float) -> None:
+        self._channel, self._child, self._detach_after_s = channel, child, detach_after_s
+        assert child.stdout is not None
+        assert child.stderr is not None
+        self._pumps = [OutputPump(child.stdout.fileno(), 1), OutputPump(child.stderr.fileno(), 2)]
+        self._heard = time.monotonic()
+        self._asked_at: float | None = None
+
+    def run(self) -> int:
+        """Until the launcher here has ended; its exit code."""
+        end = os.pidfd_open(self._child.pid)
+        ended_at: float | None = None
+        try:
+            while True:
+                self._turn(end)
+                if self._child.poll() is None:
+                    continue
+                ended_at = ended_at or time.monotonic()
+                late = time.monotonic() - ended_at > LAST_WORDS_S
+                if late or all(pump.is_done for pump in self._pumps):
+                    code = self._child.returncode
+                    return 128 - code if code < 0 else code
+        finally:
+            os.close(end)
+
+    def _turn(self, end: int) -> None:
+        silent = self._channel.is_closed or time.monotonic() - self._heard > SILENCE_S
+        reads = [] if self._channel.is_closed else [self._channel.number]
+        reads += [] if self._child.poll() is not None else [end]
+        writes: list[int] = []
+        for pump in self._pumps:
+            pump.drops = silent
+            reads += pump.reads
+            writes += pump.writes
+        readable, writable, _ = select.select(reads, writes, [], 1.0)
+        for pump in self._pumps:
+            pump.turn(readable, writable)
+        if self._channel.number in readable:
+            for message in self._channel.lines():
+                self._obey(message)
+        self._look_for_silence()
+
+    def _obey(self, message: Mapping[str, Any]) -> None:
+        self._heard = time.monotonic()
+        wanted = SIGNALS.get(str(message.get("signal")))
+        if wanted is not None:
+            self._child.send_signal(wanted)
+        if message.get("goodbye") == "killed":
+            # As if the launcher here had been killed: the agent ends all ranks at once.
+            self._child.kill()
+
+    def _look_for_silence(self) -> None:
+        now = time.monotonic()
+        if self._asked_at is None and now - self._heard > self._detach_after_s:
+            self._asked_at = now
+            self._child.terminate()
+        elif self._asked_at is not None and now - self._asked_at > STOP_PATIENCE_S:
+            self._child.kill()
+
+
+def receive(agent: Path, environment: Mapping[str, str]) -> int:
+    """Say that we are here, take a bundle, run it."""
+    channel = LineChannel(0)
+    _say(greeting(environment))
+    message = channel.wait_line(BUNDLE_PATIENCE_S)
+    if message is None or "goodbye" in message:
+        return 0
+    bundle = Bundle.of(message)
+    folder = Path(bundle.description.get("directory", "/"))
+    if not folder.is_dir():
+        raise BundleInvalid(reason=f"the directory {folder} is not on this host")
+    from penstock.store.home import penstock_home
+
+    place = HostPlace(home=penstock_home(), local=local_home(environment))
+    directory = furnish_host(place, bundle.description, bundle.host, bytes.fromhex(bundle.secret))
+    child = subprocess.Popen(
+        [str(agent), "launch", str(directory)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    return Receiver(channel, child, bundle.detach_after_s).run()
+
+
+def check_agent(agent: Path) -> None:
+    """A copy that was cut short or changed is removed; its folder is called by its digest."""
+    digest = agent.parent.name
+    if hashlib.sha256(agent.read_bytes()).hexdigest() != digest:
+        agent.unlink(missing_ok=True)
+        raise BundleInvalid(reason=f"the copy of the agent in {agent} is damaged; it is removed")
+
+
+def _say(message: Mapping[str, Any]) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+def main(words: list[str]) -> int:
+    """The program."""
+    agent = Path(words[0])
+    try:
+        check_agent(agent)
+        return receive(agent, os.environ)
+    except PenstockError as problem:
+        hint = f"hint: {problem.hint}\n" if problem.hint else ""
+        sys.stderr.write(f"{hint}error: {problem}\n")
+        return problem.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,104 @@
+"""What any host of a job says about all of them, and how that is said in a line.
+
+The coordinator of a host listens at ``host.sock`` in the host directory (``crates/penstock-process/src/host/asker.rs``). It passes a question
+to the leader, so every host gives the same answer.
+"""
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.errors import JobSilent
+from penstock.process.job.catalogue import Job
+from penstock.process.job.control import HOST_SOCKET, ask
+
+#: Names of hosts in a line.
+NAMED_MAX = 8
+
+
+class HostRow(msgspec.Struct, frozen=True):
+    """One host."""
+
+    rank: int | None
+    name: str
+    state: str
+    slots: int = 0
+    address: str = ""
+    #: How long it has been in its state.
+    since_s: float | None = None
+    voter: bool = False
+    #: The number of its first rank among the ranks of all hosts.
+    first_rank: int | None = None
+
+
+class HostTable(msgspec.Struct, frozen=True):
+    """All hosts of a job, and who decides for them."""
+
+    #: Nothing before they have met, and where the leader was not reached.
+    hosts: list[HostRow] | None = None
+    term: int = 0
+    leader: str | None = None
+    voters: list[str] = []
+    #: Why nothing is decided, such as ``1 of 3 voters``; nothing when all is well.
+    frozen: str | None = None
+    #: What this host waits for, before all hosts have met.
+    reason: str | None = None
+    lease_ms: int = 0
+
+    def line(self) -> str:
+        """``3 hosts here · unheard: gpu02``."""
+        parts: list[str] = []
+        if self.hosts is None:
+            parts.append(self.reason or "the leader is not heard here")
+        else:
+            counts = Counter(host.state for host in self.hosts)
+            here = counts.pop("here", 0)
+            parts.append(f"{here} {'host' if here == 1 else 'hosts'} here")
+            for state in sorted(counts):
+                names = [host.name for host in self.hosts if host.state == state]
+                more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+                parts.append(f"{state}: {', '.join(names[:NAMED_MAX])}{more}")
+        if self.frozen:
+            parts.append(f"frozen: {self.frozen}")
+        return " · ".join(parts)
+
+
+class Rows(NamedTuple):
+    """What hosts said, and how many of them."""
+
+    rows: list[dict[str, Any]]
+    answered: int
+    hosts: int
+
+    def missing(self) -> str:
+        """``2 of 3 hosts answered``; empty when all did."""
+        return f"{self.answered} of {self.hosts} hosts answered" if self.answered < self.hosts else ""
+
+
+def host_table(job: Job) -> HostTable:
+    """Which hosts the job has. Raises ``JobSilent``."""
+    rows = _ask_all(job, "hosts").rows
+    if not rows:
+        # The question went to a parent that has not answered in time: this host is cut off, or the leader is new.
+        return HostTable()
+    try:
+        return msgspec.convert(rows[0], HostTable)
+    except msgspec.ValidationError as problem:
+        raise JobSilent(job=job.id, reason=f"its hosts are not told in a known way ({problem})") from problem
+
+
+def worker_rows(job: Job) -> Rows:
+    """Workers of all hosts that answered, by rank; each with its ``host``. Raises ``JobSilent``."""
+    answer = _ask_all(job, "ps")
+    return answer._replace(rows=sorted(answer.rows, key=lambda row: (row["role"], row["rank"])))
+
+
+def journal_lines(job: Job) -> list[dict[str, Any]]:
+    """The newest lines of the job's journal, each with its number as ``line``. Raises ``JobSilent``."""
+    return _ask_all(job, "journal").rows
+
+
+def _ask_all(job: Job, question: str) -> Rows:
+    answer = ask(job, {"ask": question}, at=HOST_SOCKET)
+    return Rows(answer.get("rows", []), int(answer.get("answered", 0)), int(answer.get("hosts", 0)))

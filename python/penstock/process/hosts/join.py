@@ -1,0 +1,214 @@
+"""How the hosts of a job find each other when each is started by itself: torchrun's command line, or what an engine says.
+
+``Join`` is what this host knows before it has spoken to any other. It is made by a pure function of options and facts, so that
+every host comes to the same endpoint, rendezvous id and job name.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.errors.process import JoinInvalid
+from penstock.errors.root import UsageError
+from penstock.process.hosts.engine_environment import EngineFacts
+
+HOSTS_MAX = 1_000_000
+#: What torchrun's c10d takes where nobody gave a port.
+PORT = 29_400
+#: And its static rendezvous.
+STATIC_PORT = 29_500
+BACKENDS = ("c10d", "static")
+_ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]*)(?::(\d+))?")
+_LOCAL = ("", "localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared, not bound
+
+_BOOLEANS = {
+    "1": True,
+    "true": True,
+    "t": True,
+    "yes": True,
+    "0": False,
+    "false": False,
+    "f": False,
+    "no": False,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinOptions:
+    """What the command line says about hosts, in torchrun's words; None and empty: nothing."""
+
+    nnodes: str | None = None
+    node_rank: str | None = None
+    rdzv_backend: str = ""
+    rdzv_endpoint: str = ""
+    rdzv_id: str = ""
+    rdzv_conf: str = ""
+    master_addr: str | None = None
+    master_port: int | None = None
+    standalone: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join:
+    """A job of several hosts, as one of them sees it."""
+
+    hosts: int
+    #: This host's number, where somebody counts; else hosts are numbered as they come.
+    node_rank: int | None
+    meeting_host: str
+    port: int
+    rendezvous_id: str
+    names: Sequence[str] = ()
+    own_name: str = ""
+    #: Whether the host that counts as 0 is where hosts meet: torchrun's static form, and engines.
+    meets_at_first: bool = False
+    #: Whether somebody said that hosts meet here (``is_host`` of --rdzv-conf).
+    is_meeting_host: bool | None = None
+    #: How long to wait for hosts, where --rdzv-conf says so (``join_timeout``).
+    wait_s: float | None = None
+    ends_at: float | None = None
+    notes: Sequence[str] = ()
+
+    @property
+    def endpoint(self) -> str:
+        """As all hosts write it: it goes into the job's secret and name."""
+        return f"{self.meeting_host.lower()}:{self.port}"
+
+    def job_id(self, stem: str) -> str:
+        """The name of the job, the same on all hosts of one start."""
+        begin = re.sub(r"[^A-Za-z0-9._-]", "", stem).strip(".-")[:40] or "job"
+        text = f"{self.rendezvous_id}\0{self.endpoint}\0{self.hosts}"
+        return f"{begin}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def host_count(nnodes: str) -> tuple[int, str]:
+    """How many hosts ``--nnodes`` asks for, and a word about it where that is not plain."""
+    if not re.fullmatch(r"\d{1,9}(:\d{1,9})?", nnodes):
+        raise UsageError(f"--nnodes must be a number or MIN:MAX, got {nnodes}")
+    least, _, most = nnodes.partition(":")
+    count, fewest = int(most or least), int(least)
+    if not 1 <= fewest <= count <= HOSTS_MAX:
+        raise UsageError(f"--nnodes must be 1 to {HOSTS_MAX}, and MIN at most MAX, got {nnodes}")
+    elastic = fewest != count
+    return count, f"--nnodes {nnodes}: the job starts when all {count} hosts are there" if elastic else ""
+
+
+def join_of(options: JoinOptions, facts: EngineFacts) -> Join | None:
+    """What is to be joined; nothing for a job of this host alone. Options win over what an engine says."""
+    if options.standalone:
+        return None
+    if options.nnodes is None:
+        hosts, note = facts.hosts or 1, ""
+    else:
+        hosts, note = host_count(options.nnodes)
+    if hosts == 1:
+        return None
+    _check_backend(options)
+    host, port, at_first = _meeting(options, facts, hosts)
+    node_rank = facts.node_rank if options.node_rank is None else _node_rank(options.node_rank, hosts)
+    if node_rank is not None and node_rank >= hosts:
+        raise JoinInvalid(
+            reason=f"host rank {node_rank} is beyond the last of {hosts} hosts",
+            hint="host ranks count from 0: --node-rank, or the engine's, below --nnodes",
+        )
+    if at_first and node_rank is None:
+        raise JoinInvalid(
+            reason="--master-addr needs --node-rank, because the host with rank 0 is the meeting point",
+            hint=f"--rdzv-endpoint {host}:{port} needs no ranks",
+        )
+    conf = rendezvous_conf(options.rdzv_conf)
+    notes = [note] if note else []
+    if host.strip("[]") in _LOCAL:
+        notes.append(f"{host or 'localhost'} is this machine, so all {hosts} hosts are expected on it")
+    return Join(
+        hosts=hosts,
+        node_rank=node_rank,
+        meeting_host=host or "localhost",
+        port=port,
+        rendezvous_id=options.rdzv_id or facts.rendezvous_id or "none",
+        names=tuple(facts.names) if len(facts.names) == hosts else (),
+        own_name=facts.own_name,
+        meets_at_first=at_first,
+        ends_at=facts.ends_at,
+        is_meeting_host=conf.is_host,
+        wait_s=conf.join_timeout_s,
+        notes=notes,
+    )
+
+
+class RendezvousConf(NamedTuple):
+    """What of torchrun's ``--rdzv-conf`` has a meaning here."""
+
+    is_host: bool | None = None
+    join_timeout_s: float | None = None
+
+
+def rendezvous_conf(text: str) -> RendezvousConf:
+    """``is_host=1,join_timeout=600``; other keys of torchrun's backends are not needed."""
+    fields: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--rdzv-conf must be KEY=VALUE,KEY=VALUE, got {text}")
+        fields[key.strip()] = value.strip()
+    is_host = fields.get("is_host")
+    if is_host is not None and is_host.lower() not in _BOOLEANS:
+        raise UsageError(f"--rdzv-conf is_host must be 1 or 0, got {is_host}")
+    limit = fields.get("join_timeout")
+    if limit is not None and not re.fullmatch(r"\d+(\.\d+)?", limit):
+        raise UsageError(f"--rdzv-conf join_timeout must be seconds, got {limit}")
+    return RendezvousConf(
+        None if is_host is None else _BOOLEANS[is_host.lower()], None if limit is None else float(limit)
+    )
+
+
+def split_endpoint(
+    text: str, *, option: str = "--rdzv-endpoint", default_port: int = PORT
+) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT``."""
+    match = _ENDPOINT.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{option} must be HOST:PORT, as in gpu01:29400, got {text}")
+    port = int(match[2]) if match[2] else default_port
+    if not 1 <= port <= 65535:
+        raise UsageError(
+            f"{option} must have a port from 1 to 65535, got {text}",
+            hint="hosts that are started apart cannot agree on a free port, so choose one",
+        )
+    return match[1], port
+
+
+def _check_backend(options: JoinOptions) -> None:
+    if options.rdzv_backend and options.rdzv_backend not in BACKENDS:
+        raise UsageError(
+            f"--rdzv-backend must be one of {', '.join(BACKENDS)}, got {options.rdzv_backend}",
+            hint="hosts meet at --rdzv-endpoint without a server; there is nothing else to run",
+        )
+
+
+def _meeting(options: JoinOptions, facts: EngineFacts, hosts: int) -> tuple[str, int, bool]:
+    """Host, port, and whether host rank 0 is there."""
+    if options.rdzv_endpoint:
+        host, port = split_endpoint(options.rdzv_endpoint)
+        return (
+            host,
+            port,
+            options.rdzv_backend == "static"
+            or (options.node_rank is not None and host.strip("[]") in _LOCAL),
+        )
+    if options.master_addr is not None:
+        return options.master_addr, options.master_port or STATIC_PORT, True
+    if facts.meeting_host:
+        return facts.meeting_host, facts.meeting_port or PORT, True
+    hint = "--rdzv-endpoint HOST:PORT, the same on every host"
+    if facts.engine == "kubernetes":
+        hint = f"give the pods a headless service (`subdomain:` in the pod), or {hint}"
+    raise JoinInvalid(reason=f"{hosts} hosts are to join, and nothing says where they meet", hint=hint)
+
+
+def _node_rank(text: str, hosts: int) -> int:
+    if not re.fullmatch(r"\d{1,9}", text) or int(text) >= hosts:
+        raise UsageError(f"--node-rank must be 0 to {hosts - 1} for {hosts} hosts, got {text}")
+    return int(text)

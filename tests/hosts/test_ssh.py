@@ -1,0 +1,108 @@
+"""``penstock run --hosts`` with a real sshd on hosts of namespaces: ranks everywhere, output back, and nothing left (H6)."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import penstock
+from tests.hosts.network_namespace import HostWorld
+from tests.hosts.sshd import SBIN, SshHosts
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("sshd", path=SBIN),
+    reason="needs root, iproute2 and openssh-server",
+)
+MODULES = Path(penstock.__file__).parent.parent
+RANK = """
+import os, sys, time
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK")
+print("rank", *(os.environ[name] for name in names), os.uname().nodename, flush=True)
+if sys.argv[1] == "wait":
+    time.sleep(600)
+"""
+#: The launcher says goodbye in two seconds; the machine may be slow.
+GONE_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHosts]:
+    folder = tmp_path_factory.mktemp("ssh")
+    (folder / "rank.py").write_text(RANK)
+    with HostWorld(folder, 3) as world:
+        yield SshHosts(folder, world[2], {"gpu01": world[0], "gpu02": world[1]})
+
+
+@dataclass
+class Launcher:
+    """A launcher on the third host, and what it says."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    def end(self) -> tuple[int, str]:
+        return self.process.wait(timeout=60), self.output.read_text()
+
+
+def launch(hosts: SshHosts, *words: str) -> Launcher:
+    output = hosts.folder / f"out-{len(hosts.launcher.started)}"
+    command = [sys.executable, "-m", "penstock.cli.main", "run", *words]
+    variables = {"PYTHONPATH": str(MODULES)}
+    return Launcher(hosts.launcher.start(command, output=output, variables=variables), output)
+
+
+def ranks_in(text: str) -> list[tuple[str, ...]]:
+    """What ranks said, by rank: prefix, then the words."""
+    return sorted(tuple(line.split()) for line in text.splitlines() if "] rank " in line)
+
+
+def test_ranks_run_on_both_hosts_and_their_output_comes_back_with_global_ranks(hosts: SshHosts) -> None:
+    program = str(hosts.folder / "rank.py")
+    code, text = launch(hosts, "--hosts", "gpu01,gpu02", "--ranks", "2", program, "end").end()
+    assert code == 0, text
+    first, second = (host.name for host in hosts.servers.values())
+    assert ranks_in(text) == [
+        ("[0]", "rank", "0", "4", "0", "0", first),
+        ("[1]", "rank", "1", "4", "1", "0", first),
+        ("[2]", "rank", "2", "4", "0", "1", second),
+        ("[3]", "rank", "3", "4", "1", "1", second),
+    ]
+    hosts.launcher.await_(lambda: not hosts.left(), f"until nothing is left: {hosts.left()}", GONE_S)
+
+
+def test_a_killed_launcher_leaves_nothing_on_any_host(hosts: SshHosts) -> None:
+    program = str(hosts.folder / "rank.py")
+    launcher = launch(hosts, "--hosts", "gpu01,gpu02", "--ranks", "1", program, "wait")
+    hosts.launcher.await_(lambda: len(ranks_in(launcher.output.read_text())) == 2, "for two ranks")
+    assert hosts.launcher.kill(signal.SIGKILL, "penstock.cli.main", "--hosts")
+    hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
+
+
+def test_a_stop_from_one_host_ends_both_and_the_launcher(hosts: SshHosts) -> None:
+    program = str(hosts.folder / "rank.py")
+    launcher = launch(hosts, "--name", "stopped", "--hosts", "gpu01,gpu02", "--ranks", "1", program, "wait")
+    hosts.launcher.await_(lambda: len(ranks_in(launcher.output.read_text())) == 2, "for two ranks")
+    words = [sys.executable, "-m", "penstock.cli.main", "stop", "stopped"]
+    stop = hosts.servers["gpu02"].run(*words, variables={"PYTHONPATH": str(MODULES)})
+    assert stop.returncode == 0, stop.stderr
+    code, text = launcher.end()
+    assert code != 0
+    assert "stopped by `penstock stop`" in text
+    hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
+
+
+def test_hosts_that_are_unknown_or_refuse_are_named_in_the_words_of_ssh(hosts: SshHosts) -> None:
+    program = str(hosts.folder / "rank.py")
+    code, text = launch(hosts, "--hosts", "gpu01,denied,nowhere.invalid", program, "end").end()
+    assert code == 1
+    assert "3 asked" in text
+    assert "denied: Permission denied (publickey)" in text
+    assert "nowhere.invalid: Could not resolve hostname nowhere.invalid" in text
+    assert ranks_in(text) == []
+    hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
