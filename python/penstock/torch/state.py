@@ -173,8 +173,8 @@ class State:
         """What has changed since the state was made and is not part of it, in words: a resume does not bring it back."""
         outsiders: tuple[str, ...] = ()
         if self._wants("optimizer"):
-            given = self._extra.values()
-            outsiders = (*self._outsiders.named(given), *unscheduled(self.optimizers, given))
+            extra = self._extra.values()
+            outsiders = (*self._outsiders.named(extra), *unscheduled(self.optimizers, extra))
         of_gradients = gradients.unowned(self.model, self.optimizers)
         counted = gradients.counted_elsewhere(self._given)
         changed = (*self._unheld.changed(), *self._modes.changed())

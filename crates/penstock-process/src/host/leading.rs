@@ -4,7 +4,9 @@
 //! it can have any rest (H2, H3): it stops to count a host when its subtree does, and every lease given until then ends with the
 //! leader's own.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod host_watch;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -12,17 +14,15 @@ use serde_json::{Value, json};
 use crate::coordinator::decider::Decider;
 use crate::coordinator::messages::{Order, Orders};
 use crate::coordinator::verdict::Action;
-use crate::coordinator::view::{HostFacts, HostLoss, JobView};
+use crate::coordinator::view::{HostLoss, JobView};
 use crate::host::messages::{Body, Header, JobOrders, JoinRequest};
-use crate::host::voting::{HostChange, Record};
+use crate::host::voting::Record;
 use crate::host::{Effect, Host};
-use crate::job::Role;
 use crate::job::state::wall_s;
 use crate::lease::grant;
-use crate::lease::host_state::{Fact, HostState};
+use crate::lease::host_state::HostState;
 use crate::tree::host_list::{HostId, HostList, children};
 use crate::tree::summary::Summary;
-use crate::vote::error::NotLeader;
 use crate::vote::storage::VoteStorage;
 
 /// Pledges whose moments are remembered.
@@ -239,36 +239,6 @@ impl<S: VoteStorage> Host<S> {
         }
     }
 
-    /// Dials the place where hosts meet, while no host of the job is there: whoever is found there joins this job and founds no other.
-    fn visit_endpoint(&mut self, leading: &mut Leading) {
-        let endpoint = self.config.endpoint;
-        let list = &self.membership.list;
-        let place = list.hosts.iter().position(|entry| entry.address == endpoint);
-        let lost = |rank: usize| leading.tracks.get(rank).is_none_or(|track| track.state.is_free());
-        if self.me.address != endpoint && place.is_none_or(lost) && self.now_ms >= leading.visit_ms {
-            leading.visit_ms = self.now_ms + VISIT_MS;
-            match self.links.at(endpoint).and_then(|link| self.links.host(link)) {
-                Some(host) => drop(self.say(host, Body::List(Arc::clone(&self.membership.list)))),
-                None => self.dial(endpoint),
-            }
-        }
-    }
-
-    /// Takes note of names and ranks, whenever the list has changed.
-    fn know_hosts(&self, leading: &mut Leading) {
-        let list = &self.membership.list;
-        if leading.known == list.version {
-            return;
-        }
-        let ranks = |(role, about): (usize, &Role)| match role {
-            0 => list.hosts.iter().map(|entry| entry.slots).collect(),
-            _ => vec![about.ranks],
-        };
-        leading.known = list.version;
-        leading.names = Arc::new(list.hosts.iter().map(|entry| entry.name.clone()).collect());
-        leading.ranks = Arc::new(self.job.roles.iter().enumerate().map(ranks).collect());
-    }
-
     /// Asks the voters whether this term is still the newest, and takes the lease that a majority gives.
     fn renew_own_lease(&mut self, leading: &mut Leading) {
         let voters = self.membership.list.voters.clone();
@@ -303,61 +273,6 @@ impl<S: VoteStorage> Host<S> {
         if let Some((_, sent_ms)) = leading.pledges.iter().find(|(known, _)| *known == number) {
             let newest = leading.pledged.entry(from).or_insert(0);
             *newest = (*newest).max(*sent_ms);
-        }
-    }
-
-    /// Takes note of who is heard and who is not.
-    fn watch_hosts(&mut self, leading: &mut Leading) {
-        let list = Arc::clone(&self.membership.list);
-        let merged = Arc::clone(&self.below.merged);
-        let end_ms = self.lease_end_ms.unwrap_or(self.now_ms);
-        let slack_ms = grant::slack_ms(self.config.lease_ms);
-        let unheard_ms = grant::unheard_ms(self.config.lease_ms);
-        let goodbyes = std::mem::take(&mut leading.goodbyes);
-        leading.look_ms = self.now_ms + self.heartbeat_ms();
-        for (rank, track) in (0..list.len()).zip(&mut leading.tracks) {
-            let covered = Some(rank) == self.rank || merged.hosts.contains(rank);
-            if track.covered && !covered {
-                track.lost_ms = self.now_ms;
-                track.expires_ms = track.expires_ms.max(end_ms + slack_ms);
-            }
-            track.covered = covered;
-            let Some(entry) = list.host(rank) else { continue };
-            let fact = match goodbyes.get(&entry.id) {
-                Some(_) => Fact::Goodbye,
-                None if covered => Fact::Heard,
-                // Who has no lease to give may not know who else gives some.
-                None if self.now_ms >= track.expires_ms && self.now_ms < end_ms => Fact::LeaseOver,
-                None if self.now_ms >= track.lost_ms + unheard_ms => Fact::Silent,
-                None => {
-                    leading.look_ms = leading.look_ms.min(track.lost_ms + unheard_ms);
-                    continue;
-                }
-            };
-            if !covered && !track.state.is_free() {
-                leading.look_ms = leading.look_ms.min(track.expires_ms.max(self.now_ms + 1));
-            }
-            let Some(state) = track.state.after(fact) else { continue };
-            self.out.push(Effect::Note(format!(
-                "host rank {rank} ({}): {:?} → {state:?}",
-                entry.name, track.state
-            )));
-            if state.is_free() && !track.state.is_free() {
-                let what = match fact {
-                    Fact::Goodbye => format!("left: {}", goodbyes.get(&entry.id).map_or("", String::as_str)),
-                    _ => {
-                        let silent_s = (self.now_ms - track.lost_ms).div_ceil(1000);
-                        format!("was not heard for {silent_s} s, and its lease expired")
-                    }
-                };
-                let at_ms = self.clock.coordinator_ms(self.now_ms);
-                let heard_ms = self.clock.coordinator_ms(track.lost_ms);
-                let loss = HostLoss { host_rank: rank, name: entry.name.clone(), what, heard_ms, at_ms };
-                leading.losses.insert(rank, loss);
-            } else if track.state.is_free() {
-                leading.filled_ms = self.clock.coordinator_ms(self.now_ms);
-            }
-            (track.state, track.since_ms) = (state, self.now_ms);
         }
     }
 
@@ -443,85 +358,6 @@ impl<S: VoteStorage> Host<S> {
             self.say(entry.id, Body::List(Arc::clone(&self.membership.list)));
         }
         self.leading = Some(leading);
-    }
-
-    /// Who lost a host rank, came back to it, or is given one.
-    fn change_of_hosts(&mut self, leading: &mut Leading) -> Option<HostChange> {
-        let list = &self.membership.list;
-        let free = |rank: &u32| leading.tracks.get(*rank as usize).is_some_and(|track| track.state.is_free());
-        let lost: Vec<u32> =
-            (0..list.len()).filter(|rank| free(rank) && !list.vacant.contains(rank)).collect();
-        let back: Vec<u32> = list.vacant.iter().copied().filter(|rank| !free(rank)).collect();
-        let now_ms = self.now_ms;
-        leading.joiners.retain(|_, (_, at_ms)| now_ms < *at_ms + JOINER_MS);
-        let mut placed = Vec::new();
-        let mut taken: BTreeSet<HostId> = BTreeSet::new();
-        for rank in list.vacant.iter().copied().filter(free) {
-            let wished = |request: &JoinRequest| request.node_rank.is_none_or(|wish| wish == rank);
-            let fits = |request: &JoinRequest| {
-                list.host(rank).is_some_and(|entry| entry.slots == request.entry.slots)
-            };
-            let mut candidates: Vec<&JoinRequest> = leading
-                .joiners
-                .values()
-                .map(|(request, _)| request)
-                .filter(|request| fits(request) && !taken.contains(&request.entry.id))
-                .collect();
-            candidates.sort_by_key(|request| (!wished(request), request.entry.id));
-            if let Some(request) = candidates.first() {
-                taken.insert(request.entry.id);
-                placed.push((rank, request.entry.clone()));
-            }
-        }
-        let nothing = lost.is_empty() && back.is_empty() && placed.is_empty();
-        (!nothing).then(|| HostChange { version: list.version + 1, placed, lost, back })
-    }
-
-    /// What the decider has to know of the hosts.
-    fn host_facts(&self, leading: &Leading) -> HostFacts {
-        let list = &self.membership.list;
-        let free = |rank: &u32| leading.tracks.get(*rank as usize).is_some_and(|track| track.state.is_free());
-        let unfilled: Vec<u32> = (0..list.len()).filter(free).collect();
-        let since = |rank: &u32| leading.tracks.get(*rank as usize).map(|track| track.since_ms);
-        let losses = unfilled.iter().filter_map(|rank| leading.losses.get(rank)).cloned().collect();
-        HostFacts {
-            names: Arc::clone(&leading.names),
-            ranks: Arc::clone(&leading.ranks),
-            losses,
-            unfilled_since_ms: unfilled
-                .iter()
-                .filter_map(since)
-                .min()
-                .map(|at_ms| self.clock.coordinator_ms(at_ms)),
-            unfilled,
-            filled_ms: leading.filled_ms,
-            host_wait_ms: self.config.host_wait_ms,
-        }
-    }
-
-    /// Finds other voters for those whose hosts were lost.
-    fn replace_voters(&mut self, leading: &Leading) {
-        let list = &self.membership.list;
-        let free = |rank: &u32| leading.tracks.get(*rank as usize).is_none_or(|track| track.state.is_free());
-        let lost = |voter: &HostId| list.rank_of(*voter).is_none_or(|rank| free(&rank));
-        let settled = self.voter.as_ref().and_then(|voter| voter.group.configuration());
-        if settled.is_none_or(|settled| settled.number != list.configuration) {
-            return;
-        }
-        let unfit = |rank: &u32| leading.tracks.get(*rank as usize).is_none_or(|track| !track.covered);
-        let without = (0..list.len()).filter(unfit).collect();
-        let kept: Vec<HostId> = list.voters.iter().copied().filter(|voter| !lost(voter)).collect();
-        let mut voters = list.elect_voters(&without, &kept);
-        // Who leads goes on leading. Fewer voters than before are no gain: those who are lost may come back.
-        voters.sort_by_key(|voter| *voter != self.me.id);
-        let replaces = voters.len() == list.voters.len() && list.voters.iter().any(lost);
-        if voters.contains(&self.me.id) && (replaces || voters.len() > list.voters.len()) {
-            let wanted = voters.iter().map(|voter| voter.0).collect();
-            let begun = self.voter.as_mut().map(|voter| voter.group.reconfigure(wanted));
-            if let Some(Err(problem @ NotLeader::Voters(_))) = begun {
-                self.out.push(Effect::Note(format!("voters are not replaced: {problem}")));
-            }
-        }
     }
 }
 

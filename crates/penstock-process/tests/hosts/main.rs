@@ -8,6 +8,7 @@
 #[path = "../simulation/chance.rs"]
 mod chance;
 mod clock;
+mod node;
 mod twin;
 mod world;
 
@@ -17,7 +18,8 @@ use penstock_process::job::Job;
 use serde_json::json;
 
 use chance::Chance;
-use world::{Plan, World};
+use node::Plan;
+use world::World;
 
 const LEASE_MS: u64 = 30_000;
 /// Small worlds with all kinds of faults.

@@ -6,62 +6,18 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use penstock_process::host::config::{HostConfig, Versions};
 use penstock_process::host::messages::Message;
 use penstock_process::host::{Effect, Event, Given, Host, LinkId, Membership};
-use penstock_process::job::Job;
 use penstock_process::lease::grant;
 use penstock_process::tree::host_list::{HostEntry, HostId, HostList};
-use penstock_process::vote::error::Result as VoteResult;
-use penstock_process::vote::storage::{MemoryStorage, VoteStorage};
 
 use crate::chance::Chance;
 use crate::clock::HostClock;
+use crate::node::{Disk, Node, Plan};
 use crate::twin::{Ended, Twin};
-
-/// Storage that outlives the process that has it open.
-#[derive(Clone, Default)]
-pub(crate) struct Disk(Arc<Mutex<MemoryStorage>>);
-
-impl VoteStorage for Disk {
-    fn load(&mut self) -> VoteResult<Vec<Vec<u8>>> {
-        self.0.lock().expect("nobody panics").load()
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> VoteResult<()> {
-        self.0.lock().expect("nobody panics").append(bytes)
-    }
-}
-
-/// What a world is made of.
-#[derive(Debug, Clone)]
-pub(crate) struct Plan {
-    pub(crate) hosts: u32,
-    pub(crate) ranks: u32,
-    pub(crate) lease_ms: u64,
-    pub(crate) fanout: u32,
-    /// The longest that a message takes.
-    pub(crate) delay_ms: u64,
-    pub(crate) drift_ppm: i64,
-    pub(crate) host_wait_ms: u64,
-    pub(crate) job: Job,
-}
-
-pub(crate) struct Node {
-    pub(crate) host: Option<Host<Disk>>,
-    pub(crate) twin: Twin,
-    clock: HostClock,
-    config: HostConfig,
-    disk: Disk,
-    kept: Option<Membership>,
-    /// Grows with every start, so that what was meant for an earlier one is dropped.
-    start: u32,
-    tick_at: u64,
-    incoming: u64,
-    term_seen: u64,
-}
 
 struct Wire {
     ends: [(usize, LinkId, u32); 2],

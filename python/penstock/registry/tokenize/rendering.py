@@ -258,9 +258,9 @@ class Renderer:
             opened = self.render(asked, [_TOOL], add_generation_prompt=True)
         except (NothingToMeasure, UsageError):
             return ""
-        given = opened[ended.turns_end :] if opened.startswith(ended.text[: ended.turns_end]) else ""
+        prompt = opened[ended.turns_end :] if opened.startswith(ended.text[: ended.turns_end]) else ""
         lead = self._answer(asked, [_TOOL]).partition(_ANSWER["content"])[0]
-        shared = lead[: _common(lead, given)]
+        shared = lead[: _common(lead, prompt)]
         return shared if shared.strip() else ""
 
     def has_leads(self, roles: Sequence[str]) -> bool:

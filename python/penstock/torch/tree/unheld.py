@@ -179,8 +179,8 @@ def _slots(kind: type) -> tuple[str, ...]:
     if kind.__module__ == "builtins":
         return ()
     named = [vars(base).get("__slots__", ()) for base in kind.__mro__]
-    found = [key for slots in named for key in ((slots,) if isinstance(slots, str) else slots)]
-    return tuple(key for key in found if not key.startswith("__"))
+    keys = [key for slots in named for key in ((slots,) if isinstance(slots, str) else slots)]
+    return tuple(key for key in keys if not key.startswith("__"))
 
 
 def _is_looked_at(owner: Any, value: Any) -> bool:

@@ -1,0 +1,54 @@
+//! One imagined host: its configuration, clock and disk, its coordinator and its agent.
+
+use std::sync::{Arc, Mutex};
+
+use penstock_process::host::config::HostConfig;
+use penstock_process::host::{Host, Membership};
+use penstock_process::job::Job;
+use penstock_process::vote::error::Result as VoteResult;
+use penstock_process::vote::storage::{MemoryStorage, VoteStorage};
+
+use crate::clock::HostClock;
+use crate::twin::Twin;
+
+/// Storage that outlives the process that has it open.
+#[derive(Clone, Default)]
+pub(crate) struct Disk(Arc<Mutex<MemoryStorage>>);
+
+impl VoteStorage for Disk {
+    fn load(&mut self) -> VoteResult<Vec<Vec<u8>>> {
+        self.0.lock().expect("nobody panics").load()
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> VoteResult<()> {
+        self.0.lock().expect("nobody panics").append(bytes)
+    }
+}
+
+/// What a world is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) hosts: u32,
+    pub(crate) ranks: u32,
+    pub(crate) lease_ms: u64,
+    pub(crate) fanout: u32,
+    /// The longest that a message takes.
+    pub(crate) delay_ms: u64,
+    pub(crate) drift_ppm: i64,
+    pub(crate) host_wait_ms: u64,
+    pub(crate) job: Job,
+}
+
+pub(crate) struct Node {
+    pub(crate) host: Option<Host<Disk>>,
+    pub(crate) twin: Twin,
+    pub(crate) clock: HostClock,
+    pub(crate) config: HostConfig,
+    pub(crate) disk: Disk,
+    pub(crate) kept: Option<Membership>,
+    /// Grows with every start, so that what was meant for an earlier one is dropped.
+    pub(crate) start: u32,
+    pub(crate) tick_at: u64,
+    pub(crate) incoming: u64,
+    pub(crate) term_seen: u64,
+}
