@@ -62,11 +62,11 @@ def _read_only() -> Any:
     ("leaf", "said"),
     [
         (np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False]), "masked"),
-        ("name-\udc80", "no text in UTF-8"),
-        ({"name-\udc80": 1}, "no text in UTF-8"),
+        ("name-\udc80", "valid in UTF-8"),
+        ({"name-\udc80": 1}, "valid in UTF-8"),
         (Fixed(), "Fixed cannot be made from a dict"),
     ],
-    ids=str,
+    ids=["masked array", "text", "key", "mapping of its own"],
 )
 def test_what_would_lose_something_is_refused_by_name(tmp_path: Path, leaf: Any, said: str) -> None:
     with ps.Checkpoints(tmp_path) as checkpoints, pytest.raises(TreeInvalid, match=said):
