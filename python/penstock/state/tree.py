@@ -206,7 +206,9 @@ def checked_text(name: str, text: str) -> str:
         text.encode()
     except UnicodeEncodeError as problem:
         hint = "store bytes: os.fsencode(text), or text.encode(errors='surrogateescape')"
-        raise TreeInvalid(name=ascii(name), reason=f"text must be valid in UTF-8, got {text!a}", hint=hint) from problem
+        raise TreeInvalid(
+            name=ascii(name), reason=f"text must be valid in UTF-8, got {text!a}", hint=hint
+        ) from problem
     return text
 
 
