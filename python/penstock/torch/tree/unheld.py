@@ -37,6 +37,8 @@ _NUMBERS = (int, float, torch.Tensor)
 _GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 _CONTAINERS = (list, tuple, dict, set, deque)
 _Look = tuple[str, str, Any, str, bool]
+#: Names that classes keep in slots, by class: the same for all their objects.
+_SLOTS: dict[type, tuple[str, ...]] = {}
 
 
 @cache
@@ -171,16 +173,19 @@ def _attributes(owner: Any) -> Mapping[str, Any]:
     """Of an object, in its dict or in slots."""
     if not (slots := _slots(type(owner))):
         return vars(owner)
-    return {key: getattr(owner, key) for key in slots if hasattr(owner, key)} | getattr(owner, "__dict__", {})
+    attributes: dict[str, Any] = {key: getattr(owner, key) for key in slots if hasattr(owner, key)}
+    attributes.update(getattr(owner, "__dict__", {}))
+    return attributes
 
 
-@cache
 def _slots(kind: type) -> tuple[str, ...]:
     if kind.__module__ == "builtins":
         return ()
-    named = [vars(base).get("__slots__", ()) for base in kind.__mro__]
-    keys = [key for slots in named for key in ((slots,) if isinstance(slots, str) else slots)]
-    return tuple(key for key in keys if not key.startswith("__"))
+    if kind not in _SLOTS:
+        named = [vars(base).get("__slots__", ()) for base in kind.__mro__]
+        keys = [key for slots in named for key in ((slots,) if isinstance(slots, str) else slots)]
+        _SLOTS[kind] = tuple(key for key in keys if not key.startswith("__"))
+    return _SLOTS[kind]
 
 
 def _is_looked_at(owner: Any, value: Any) -> bool:
