@@ -246,5 +246,5 @@ def test_dicts_that_make_their_members_stay_so(tmp_path: Path) -> None:
 
 def test_texts_that_are_no_unicode_are_refused_by_name() -> None:
     tree = state(nn.Linear(2, 2), extra={"file": "name-\udc80", "numbers": np.ones(2)})
-    with pytest.raises(TreeInvalid, match="no text in UTF-8"):
+    with pytest.raises(TreeInvalid, match="valid in UTF-8"):
         tree.values()

@@ -171,9 +171,11 @@ def _is_plain_object(value: Any) -> bool:
 
 def _attributes(owner: Any) -> Mapping[str, Any]:
     """Of an object, in its dict or in slots."""
+    attributes: dict[str, Any]
     if not (slots := _slots(type(owner))):
-        return vars(owner)
-    attributes: dict[str, Any] = {key: getattr(owner, key) for key in slots if hasattr(owner, key)}
+        attributes = vars(owner)
+        return attributes
+    attributes = {key: getattr(owner, key) for key in slots if hasattr(owner, key)}
     attributes.update(getattr(owner, "__dict__", {}))
     return attributes
 
