@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from penstock.cli.escape import harmless
 from penstock.cli.run.options import CommandLine
 from penstock.errors.process import HostUnreachable
 from penstock.errors.root import UsageError
@@ -70,7 +71,7 @@ def hosts_asked(words: CommandLine, environment: Mapping[str, str]) -> Join | Ss
     rdzv_id = values["rdzv_id"] if values["rdzv_id"] != "none" else ""
     join = join_of(JoinOptions(rdzv_id=rdzv_id, standalone=values["standalone"], **chosen, **texts), facts)
     if join is None and facts.note and not values["standalone"] and "nnodes" not in words.given:
-        print(f"note: {facts.note}", file=sys.stderr)
+        _note(facts.note)
     return join
 
 
@@ -109,16 +110,13 @@ def furnish_join(
     options = host_options(words.values)
     secret = _join_secret(home, join, words, environment)
     for note in join.notes:
-        print(f"note: {note}", file=sys.stderr)
+        _note(note)
     host = host_file(
         join, options, local_address=words.values["local_addr"], slots=sum(r.ranks for r in spec.roles)
     )
     if words.values["no_key"]:
         host = replace(host, open=True)
-        print(
-            f"note: hosts join without a key: everyone who reaches {host.endpoint} can run commands in this job",
-            file=sys.stderr,
-        )
+        _note(f"hosts join without a key: everyone who reaches {host.endpoint} can run commands in this job")
     if options.state is not None:
         make_state(Path(options.state))
     logs = words.values["log_dir"]
@@ -246,3 +244,8 @@ def _seconds(option: str, text: str) -> float:
     if seconds is None:
         raise UsageError(f"{option} must be a time, as in 10, 90s or 5m, got {text}")
     return seconds
+
+
+def _note(words: str) -> None:
+    """Something for the person; names of hosts and variables of engines come from outside."""
+    sys.stderr.write(f"note: {harmless(words)}\n")

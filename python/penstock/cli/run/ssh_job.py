@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from penstock.cli.escape import harmless
 from penstock.cli.run.many_hosts import HostOptions, SshHosts, host_options
 from penstock.cli.run.options import CommandLine
 from penstock.errors.process import JoinInvalid
@@ -43,7 +44,7 @@ def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -
     finally:
         starter.release()
     if spec.detached and code == 0:
-        print(directory.name)
+        sys.stdout.write(f"{harmless(directory.name)}\n")
         first = asked.hosts[0].name
         _tell(f"hint: `ssh {first} penstock ps {directory.name}` shows it, `… stop {directory.name}` ends it")
     return code
@@ -133,4 +134,4 @@ def _note_hosts(directory: Path, hosts: Sequence[NamedHost]) -> None:
 
 
 def _tell(text: str) -> None:
-    print(text, file=sys.stderr)
+    sys.stderr.write(f"{harmless(text)}\n")
