@@ -323,7 +323,8 @@ def test_a_setting_that_an_optimizer_has_learned_since_is_no_other_kind(tmp_path
         del group["decoupled_weight_decay"]
     torch.optim.lr_scheduler.LinearLR(older)
     with ps.Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, state(model, older)).wait()
+        with pytest.warns(UserWarning, match="a scheduler sets the learning rate of Adam"):
+            checkpoints.save(1, state(model, older)).wait()
         checkpoints.resume(state(model, newer))
     assert newer.param_groups[0]["lr"] == older.param_groups[0]["lr"]
 
