@@ -32,6 +32,7 @@ SLOW_FOLDERS = (
     "docs",
     "faults",
     "faulty",
+    "hosts",
     "jax",
     "launchers",
     "observe",

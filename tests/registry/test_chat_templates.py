@@ -292,6 +292,8 @@ def test_training_variants_agree_with_what_is_found_without_their_marks(path: Pa
                 rest = without(side.text, list(side.trained), list(other.trained)).replace(here.header, "")
                 # This one takes the next role for the end of a turn.
                 rest = rest.replace("<|user|>", "") if "glm4moe" in path.stem else rest
+                # This one has the end of what a tool said among what is generated.
+                rest = rest.replace("<｜tool▁outputs▁end｜>", "") if "deepseek_r1" in path.stem else rest
                 assert rest.strip() == "", (name, form, rest)
     if path.stem.startswith(("glm4moe", "qwen3", "deepseek_r1")) or "cohere" in path.stem:
         return
