@@ -12,8 +12,9 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,16 @@ class Training:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         self.marks: list[torch.cuda.Event] = []
 
-    def step(self, tokens: torch.Tensor) -> torch.Tensor:
+    def step(
+        self, tokens: torch.Tensor, accept: Callable[[torch.Tensor], bool] | None = None
+    ) -> torch.Tensor:
         """Its loss, which is still being computed."""
         self.optimizer.zero_grad()
         with torch.autocast("cuda", torch.bfloat16):
             loss: torch.Tensor = self.model(tokens)
         loss.backward()
-        self.optimizer.step()
+        if accept is None or accept(loss.detach()):
+            self.optimizer.step()
         mark = torch.cuda.Event(enable_timing=True)
         mark.record()
         self.marks.append(mark)
@@ -87,9 +91,10 @@ def plain(size: Size, recipe: ps.Recipe, registry: ps.Registry) -> dict[str, Any
 def within(
     size: Size, recipe: ps.Recipe, registry: ps.Registry, place: Path, *, how: str, saves: bool
 ) -> dict[str, Any]:
-    """The same steps in a run."""
+    """The same steps in a run. It accepts under the usual rules, or under one that may skip a step and so has to look at it first."""
     training = Training(size)
     policy = Policy(
+        non_finite="skip" if how == "accept, skip" else "stop",
         save_every=size.save_every if saves else None,
         when_busy="postpone",
         stop_at=size.steps,
@@ -98,11 +103,11 @@ def within(
     run = ps.Run(place, recipe=recipe, registry=registry, policy=policy, seed=1)
     done = 0.0
     for step, batch in run.steps(penstock.torch.state(training.model, training.optimizer), device="cuda"):
-        loss = training.step(batch["tokens"])
+        tokens = batch["tokens"]
         if how == "report":
-            run.report(loss=loss, tokens=batch["tokens"].numel())
-        elif how == "accept":
-            run.accept(loss=loss, tokens=batch["tokens"].numel())
+            run.report(loss=training.step(tokens), tokens=tokens.numel())
+        else:
+            training.step(tokens, partial(run.accept, tokens=tokens.numel()))
         if step == size.steps - 1:
             torch.cuda.synchronize()
             done = time.perf_counter()
@@ -154,7 +159,7 @@ def contenders(
     """All, one after another, several times."""
     for turn in range(rounds):
         yield "plain", plain(size, recipe, registry)
-        for how, saves in (("report", False), ("accept", False), ("report", True)):
+        for how, saves in (("report", False), ("accept", False), ("accept, skip", False), ("report", True)):
             name = f"run, {how}{', saves' if saves else ''}"
             with tempfile.TemporaryDirectory(dir=folder) as place:
                 figures = within(size, recipe, registry, Path(place) / f"{turn}", how=how, saves=saves)

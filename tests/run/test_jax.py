@@ -1,6 +1,8 @@
 """Runs in JAX: the state is a pytree, generators are keys, and a resume is bit-equal."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,9 @@ import pytest
 
 import penstock as ps
 import penstock.jax
+from penstock import errors
 from penstock.run import Policy
+from penstock.run.journal import journal
 from tests.run.comparing import first_difference
 from tests.torch.stream import Stream
 
@@ -50,4 +54,42 @@ def test_a_resumed_run_is_bit_equal(stream: Stream, tmp_path: Path, early: bool)
     assert train(stream, tmp_path / "whole", 11, early=early) == 11
     for stop in (3, 6, 11):
         assert train(stream, tmp_path / "parts", stop, early=early) == stop
+    assert first_difference(tmp_path / "whole", tmp_path / "parts") == ""
+
+
+@pytest.mark.parametrize("then", ["skip", "rollback"])
+def test_accept_looks_at_a_value_before_the_step_only_where_a_rule_may_skip_it(
+    stream: Stream, tmp_path: Path, then: Literal["skip", "rollback"]
+) -> None:
+    """Goal: a device is waited for only where that can change the answer, and the step is left out either way. Method: one bad loss,
+    in a life and in two, under both rules; the journal says when it was judged, and the final state how often it was trained on.
+    """
+    policy = Policy(save_every=4, non_finite=then, keep=ps.Keep(last=9), digest_every=1)
+    accepted: list[bool] = []
+
+    def train_up_to(out: Path, stop: int) -> int:
+        rules = replace(policy, stop_at=stop)
+        run = ps.Run(
+            out, recipe=stream.recipe(), registry=stream.registry, policy=rules, seed=3, deterministic=True
+        )
+        first = jax.random.normal(jax.random.key(run.seed_of("init") % 2**32), (1002, 8))
+        state = penstock.jax.state({"words": first, "steps": jnp.zeros((), jnp.int32)})
+        for step, batch in run.steps(state, fields=("tokens",)):
+            following, loss = advance(state.tree, batch["tokens"], run.generator("dropout", kind="native"))
+            answer = run.accept(jnp.where(step == 5, jnp.nan, loss))
+            with pytest.raises(errors.UsageError, match="already"):
+                run.accept(loss)
+            if step == 5:
+                accepted.append(answer)
+            if answer:
+                state.tree = following
+        return int(state.tree["steps"])
+
+    trained = train_up_to(tmp_path / "whole", 11)
+    assert accepted == [then != "skip"]
+    (verdict,) = (entry for entry in journal.read(tmp_path / "whole") if entry.kind == "verdict")
+    assert (verdict.facts["action"], verdict.facts["early"]) == (then, then == "skip")
+    for stop in (5, 7, 11):
+        again = train_up_to(tmp_path / "parts", stop)
+    assert again == trained == 10
     assert first_difference(tmp_path / "whole", tmp_path / "parts") == ""

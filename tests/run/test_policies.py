@@ -120,3 +120,16 @@ def test_a_rule_that_cannot_be_is_refused_with_what_came(
 def test_the_identity_is_of_the_rules_alone() -> None:
     assert Policy(save_every=3).identity == Policy(stop_at=9).identity
     assert Policy(spike=Spike()).identity != Policy(spike=Spike(k=9)).identity
+
+
+@pytest.mark.parametrize(
+    ("policy", "actions"),
+    [
+        (Policy(), {"stop"}),
+        (Policy(non_finite=None), set()),
+        (Policy(non_finite="rollback", spike=Spike(then="replay")), {"rollback", "replay"}),
+        (Policy(spike=Spike()), {"stop", "skip"}),
+    ],
+)
+def test_a_policy_names_what_its_rules_can_ask_for(policy: Policy, actions: set[str]) -> None:
+    assert policy.actions == actions

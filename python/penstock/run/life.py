@@ -169,10 +169,14 @@ class Life:
         self._records.end(self.next_step)
 
     def accept(self, loss: Any, grad_norm: Any, tokens: Any) -> bool:
-        """Judge the step before the optimizer does."""
-        if self._answer is not None:
+        """Judge the step before the optimizer steps, where a rule may skip it; otherwise it is judged as a reported one is."""
+        if self._report.is_accepted:
             raise UsageError(f"step {self._report.step} was accepted or refused already")
         self.report(loss, grad_norm, tokens)
+        self._report.is_accepted = True
+        if self._is_deferred and not self.judge.may_skip(self._report.step):
+            # Every verdict that is left undoes the optimizer's step, or ends the run: the device is not waited for.
+            return True
         self._answer = self._exchange(self._report, early=True)
         assert self._answer.verdict is not None, "a step was reported"
         return self._answer.verdict.action == "go"

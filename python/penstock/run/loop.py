@@ -117,6 +117,8 @@ class Run:
         """Whether the optimizer may step: call it between backward and ``optimizer.step()``, on every rank.
 
         False when the policy skips this step, now or in an earlier life, or goes back behind it. Numbers, or tensors with one element.
+        It waits for the device only where a rule may skip the step (``skip``, ``replay``); under other rules the values are looked at one step
+        later, as those of ``report`` are.
         """
         return self._now().accept(loss, grad_norm, tokens)
 

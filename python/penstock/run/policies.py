@@ -96,6 +96,12 @@ class Policy:
         return asdict(self)
 
     @property
+    def actions(self) -> frozenset[Action]:
+        """What the rules can ask for."""
+        spike = None if self.spike is None else self.spike.then
+        return frozenset(action for action in (self.non_finite, spike) if action is not None)
+
+    @property
     def checkpoints_needed(self) -> int:
         """How many of the last checkpoints a rollback may have to reach behind; one at least."""
         if self.spike is None or self.spike.then != "rollback" or self.save_every is None:

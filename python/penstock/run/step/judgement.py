@@ -35,11 +35,15 @@ class Report:
     ended: float = 0.0
     #: Digest of the parameters after the step, if it was asked for.
     parameters: str = ""
+    #: Whether the program has asked if the optimizer may step.
+    is_accepted: bool = False
 
     @property
     def is_given(self) -> bool:
         """Whether the program has said anything."""
-        return any(value is not None for value in (self.loss, self.grad_norm, self.tokens))
+        return self.is_accepted or any(
+            value is not None for value in (self.loss, self.grad_norm, self.tokens)
+        )
 
     def numbers(self) -> tuple[float | None, float | None, float]:
         """The values, once they are looked at."""
@@ -104,8 +108,14 @@ class Judge:
         #: Losses of this rank since the last restore, by step; what a replay is compared with.
         self._losses: dict[int, str] = {}
         self._earlier: dict[int, str] = {}
-        rules = (policy.non_finite, policy.spike and policy.spike.then)
-        self._may_replay = "replay" in rules
+        self._may_replay = "replay" in policy.actions
+
+    def may_skip(self, step: int) -> bool:
+        """Whether a verdict before the optimizer's step can differ from one after it: by a rule that skips, or a skip decided before.
+
+        Depends on the policy and the journal alone, so all ranks and all lives of a step answer alike.
+        """
+        return step in self.forced or not self._policy.actions.isdisjoint(("skip", "replay"))
 
     def exchange(self, report: Report | None, said: Said, *, early: bool) -> Answer:
         """Tell the others and hear them. All ranks call it, for the same step."""
