@@ -236,7 +236,9 @@ def kills(count: int, seed: int, folder: Path) -> Tally:
         child.start()
         child.join(draw.uniform(0.0, longest_s))
         if child.pid is not None and child.is_alive():
-            os.kill(child.pid, signal.SIGKILL)
+            # The server that forked it may have reaped it a moment ago: then it has ended by itself.
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
         child.join(60)
         ended = child.exitcode == 0
         if child.exitcode not in (0, -signal.SIGKILL):

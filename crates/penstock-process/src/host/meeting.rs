@@ -80,7 +80,7 @@ impl<S: VoteStorage> Host<S> {
 
     /// A dial failed. Without a place, people want to know why.
     pub(super) fn note_unopened(&mut self, link: LinkId, why: &str) {
-        let hint = "`penstock key` makes one, to be copied to all hosts";
+        let hint = "`penstock hosts key` makes one, to be copied to all hosts";
         self.note_trouble(link, why, (why == OTHER_KEY).then_some(hint));
     }
 
