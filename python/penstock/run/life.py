@@ -236,7 +236,7 @@ class Life:
         self._report.stands, self._report.ended = self.standing.now(), step_records.now()
         report: Report | None = self._report
         answer = self._answer
-        self._progress.end(step, reported=answer is not None or self._report.is_given)
+        self._progress.end(step, reported=self._report.is_given)
         every = self.settings.policy.digest_every
         if every is not None and self.next_step % every == 0:
             self._report.parameters = self.state.digest().hex()
@@ -250,7 +250,7 @@ class Life:
         wish = max(answer.wishes)
         scheduled = self._saving.wanted(self.next_step, late=answer.save, busy=answer.busy)
         due = bool(scheduled or answer.notice or wish)
-        if self._undo(answer.verdict) or (due and self._undo(self._save(_why(answer)))):
+        if self._undo(answer.verdict) or (due and self._undo(self._save(answer.why_saved))):
             self._notices.hear(answer.notice)
             self._requests.wish = max(self._requests.wish, wish)
             return True
@@ -440,7 +440,7 @@ class Life:
         """The program has left the loop by itself: save what is known to be whole, under its number."""
         if self._batches is None or self._ended or self.next_step == 0:
             return
-        step, reported = self._report.step, self._answer is not None or self._report.is_given
+        step, reported = self._report.step, self._report.is_given
         standing = self._progress.standing(reported=reported) if self.state.ranks == 1 else "unknown"
         if standing == "whole":
             self._end_step(step)
@@ -495,10 +495,3 @@ class Life:
         if self._own_events:
             events.stop()
             self._own_events = False
-
-
-def _why(answer: Answer) -> str:
-    """What a checkpoint is made for, in a word."""
-    if answer.notice is not None:
-        return answer.notice.reason
-    return "asked" if max(answer.wishes) else "schedule"

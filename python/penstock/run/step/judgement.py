@@ -77,6 +77,13 @@ class Answer:
     #: Whether a replay has come to its step, with the same bits.
     replayed: bool = False
 
+    @property
+    def why_saved(self) -> str:
+        """What a checkpoint after it is made for, in a word."""
+        if self.notice is not None:
+            return self.notice.reason
+        return "asked" if max(self.wishes) else "schedule"
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
