@@ -11,9 +11,10 @@ import pytest
 import penstock as ps
 import penstock.jax
 from penstock import errors
-from penstock.run import Policy
-from penstock.run.journal import journal
+from penstock.run import Policy, Run
+from penstock.run.journal import journal, step_records
 from tests.run.comparing import first_difference
+from tests.run.small import Fault
 from tests.torch.stream import Stream
 
 
@@ -30,14 +31,18 @@ def advance(
     return {"words": tree["words"] - gradient, "steps": tree["steps"] + 1}, loss
 
 
-def train(stream: Stream, out: Path, stop: int, *, early: bool) -> int:
-    """Train up to a step; how many steps the state has seen."""
-    policy = Policy(save_every=4, stop_at=stop, digest_every=1)
+def begin(stream: Stream, out: Path, policy: Policy) -> tuple[Run, penstock.jax.State]:
+    """A run over the stream, and its first state."""
     run = ps.Run(
         out, recipe=stream.recipe(), registry=stream.registry, policy=policy, seed=3, deterministic=True
     )
     first = jax.random.normal(jax.random.key(run.seed_of("init") % 2**32), (1002, 8))
-    state = penstock.jax.state({"words": first, "steps": jnp.zeros((), jnp.int32)})
+    return run, penstock.jax.state({"words": first, "steps": jnp.zeros((), jnp.int32)})
+
+
+def train(stream: Stream, out: Path, stop: int, *, early: bool) -> int:
+    """Train up to a step; how many steps the state has seen."""
+    run, state = begin(stream, out, Policy(save_every=4, stop_at=stop, digest_every=1))
     for _, batch in run.steps(state, fields=("tokens",)):
         following, loss = advance(state.tree, batch["tokens"], run.generator("dropout", kind="native"))
         if not early:
@@ -46,6 +51,26 @@ def train(stream: Stream, out: Path, stop: int, *, early: bool) -> int:
         elif run.accept(loss):
             state.tree = following
     return int(state.tree["steps"])
+
+
+def train_with_a_bad_loss(
+    stream: Stream, out: Path, policy: Policy, *, dies_in: int = -1
+) -> tuple[int, list[bool]]:
+    """Train with a loss of step 5 that is no number; how many steps the state has seen, and what was answered in step 5."""
+    run, state = begin(stream, out, policy)
+    answers: list[bool] = []
+    for step, batch in run.steps(state, fields=("tokens",)):
+        following, loss = advance(state.tree, batch["tokens"], run.generator("dropout", kind="native"))
+        if step == dies_in:
+            raise Fault
+        answer = run.accept(jnp.where(step == 5, jnp.nan, loss))
+        with pytest.raises(errors.UsageError, match="already"):
+            run.accept(loss)
+        if step == 5:
+            answers.append(answer)
+        if answer:
+            state.tree = following
+    return int(state.tree["steps"]), answers
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -62,34 +87,27 @@ def test_accept_looks_at_a_value_before_the_step_only_where_a_rule_may_skip_it(
     stream: Stream, tmp_path: Path, then: Literal["skip", "rollback"]
 ) -> None:
     """Goal: a device is waited for only where that can change the answer, and the step is left out either way. Method: one bad loss,
-    in a life and in two, under both rules; the journal says when it was judged, and the final state how often it was trained on.
+    in one life and in three, under both rules; the journal says when it was judged, and the final state how often it was trained on.
     """
-    policy = Policy(save_every=4, non_finite=then, keep=ps.Keep(last=9), digest_every=1)
-    accepted: list[bool] = []
-
-    def train_up_to(out: Path, stop: int) -> int:
-        rules = replace(policy, stop_at=stop)
-        run = ps.Run(
-            out, recipe=stream.recipe(), registry=stream.registry, policy=rules, seed=3, deterministic=True
-        )
-        first = jax.random.normal(jax.random.key(run.seed_of("init") % 2**32), (1002, 8))
-        state = penstock.jax.state({"words": first, "steps": jnp.zeros((), jnp.int32)})
-        for step, batch in run.steps(state, fields=("tokens",)):
-            following, loss = advance(state.tree, batch["tokens"], run.generator("dropout", kind="native"))
-            answer = run.accept(jnp.where(step == 5, jnp.nan, loss))
-            with pytest.raises(errors.UsageError, match="already"):
-                run.accept(loss)
-            if step == 5:
-                accepted.append(answer)
-            if answer:
-                state.tree = following
-        return int(state.tree["steps"])
-
-    trained = train_up_to(tmp_path / "whole", 11)
-    assert accepted == [then != "skip"]
+    policy = Policy(save_every=4, stop_at=11, non_finite=then, keep=ps.Keep(last=9), digest_every=1)
+    trained, answers = train_with_a_bad_loss(stream, tmp_path / "whole", policy)
+    assert answers == [then != "skip"]
     (verdict,) = (entry for entry in journal.read(tmp_path / "whole") if entry.kind == "verdict")
     assert (verdict.facts["action"], verdict.facts["early"]) == (then, then == "skip")
     for stop in (5, 7, 11):
-        again = train_up_to(tmp_path / "parts", stop)
+        again, _ = train_with_a_bad_loss(stream, tmp_path / "parts", replace(policy, stop_at=stop))
     assert again == trained == 10
     assert first_difference(tmp_path / "whole", tmp_path / "parts") == ""
+
+
+def test_a_skip_of_an_earlier_life_is_repeated_under_rules_that_skip_nothing(
+    stream: Stream, tmp_path: Path
+) -> None:
+    """Goal: R2, and steps are judged in their order. Method: skip step 5, die before the next checkpoint, go on with other rules."""
+    policy = Policy(save_every=4, stop_at=11, non_finite="skip", digest_every=1)
+    with pytest.raises(Fault):
+        train_with_a_bad_loss(stream, tmp_path, policy, dies_in=7)
+    trained, answers = train_with_a_bad_loss(stream, tmp_path, replace(policy, non_finite="rollback"))
+    assert (trained, answers) == (10, [False])
+    (*_, last_life) = step_records.lives(tmp_path)
+    assert list(last_life.steps) == list(range(4, 11))

@@ -174,7 +174,7 @@ class Life:
             raise UsageError(f"step {self._report.step} was accepted or refused already")
         self.report(loss, grad_norm, tokens)
         self._report.is_accepted = True
-        if self._is_deferred and not self.judge.may_skip(self._report.step):
+        if self._is_deferred and not self.judge.may_skip:
             # Every verdict that is left undoes the optimizer's step, or ends the run: the device is not waited for.
             return True
         self._answer = self._exchange(self._report, early=True)

@@ -117,12 +117,14 @@ class Judge:
         self._earlier: dict[int, str] = {}
         self._may_replay = "replay" in policy.actions
 
-    def may_skip(self, step: int) -> bool:
+    @property
+    def may_skip(self) -> bool:
         """Whether a verdict before the optimizer's step can differ from one after it: by a rule that skips, or a skip decided before.
 
-        Depends on the policy and the journal alone, so all ranks and all lives of a step answer alike.
+        The same for all steps of a life, or a step that waits would be judged before the one before it. Follows from the policy and the journal
+        alone, so all ranks answer alike.
         """
-        return step in self.forced or not self._policy.actions.isdisjoint(("skip", "replay"))
+        return bool(self.forced) or not self._policy.actions.isdisjoint(("skip", "replay"))
 
     def exchange(self, report: Report | None, said: Said, *, early: bool) -> Answer:
         """Tell the others and hear them. All ranks call it, for the same step."""
