@@ -32,7 +32,7 @@ from penstock.torch.tree.modes import Modes
 from penstock.torch.tree.names import Names, names_of
 from penstock.torch.tree.optimizers import GROUPS, Kinds, Optimizing, with_inner
 from penstock.torch.tree.step_count import progress_of
-from penstock.torch.tree.tensors import Holder, Leaf, Looked
+from penstock.torch.tree.tensors import Findings, Holder, Leaf
 from penstock.torch.tree.unheld import Unheld
 
 TIED = "tied"
@@ -60,9 +60,7 @@ class State:
         #: While loading: the documents, the tensors inside of them, and gradients, if the checkpoint decides about them.
         self._incoming: dict[str, Any] = {}
         self._rooms: dict[str, torch.Tensor] = {}
-        #: What earlier saves found out about plain tensors, as which of how many ranks.
-        self._looked: dict[str, Looked] = {}
-        self._looked_as = (0, 1)
+        self._findings = Findings()
         self._gradients: dict[str, torch.Tensor] | None = None
         #: Gradients that were zero when what is held was last asked for.
         self._zeros: list[str] = []
@@ -271,9 +269,10 @@ class State:
         pending: Mapping[str, torch.Tensor],
     ) -> list[Held]:
         """What is held: tensors of the model and the optimizers, those inside of documents, and pending gradients."""
-        if self._looked_as != (place := (self.rank, self.ranks)):
-            self._looked, self._looked_as = {}, place
-        holder = Holder(*place, self._looked)
+        place = (self.rank, self.ranks)
+        if (self._findings.rank, self._findings.ranks) != place:
+            self._findings = Findings(*place)
+        holder = Holder(*place, self._findings)
         known = Tensors()
         held: list[Held] = []
         own = [Leaf(name, tensor, restless=True, per_rank=True) for name, tensor in pending.items()]
@@ -318,7 +317,9 @@ class State:
         return self._rooms[name]
 
     def _wants(self, name: str) -> bool:
-        return not any(name == part or name.startswith((f"{part}/", f"{part}.")) for part in self._skip)
+        return not self._skip or not any(
+            name == part or name.startswith((f"{part}/", f"{part}.")) for part in self._skip
+        )
 
 
 def state(

@@ -11,6 +11,7 @@ from concurrent import futures
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ from penstock.state.ranks.replicas import Share
 from penstock.state.ranks.witnesses import Seen, hashes_of, sample_of
 from penstock.state.save.arenas import Arena, Arenas
 from penstock.state.save.parts import Part
-from penstock.state.save.stowage import Stowage
+from penstock.state.save.stowage import Slot, Stowage
 from penstock.state.save.write import Captured, Written, joined
 from penstock.state.tree import to_json
 
@@ -48,17 +49,30 @@ class Copies:
             copying.wait()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Taken:
-    """Shares in an arena; the copies may still be under way."""
+    """A wave of a capture in an arena; the copies may still be under way. What follows from it is worked out behind training's back."""
 
-    captured: list[Captured]
-    copies: Copies
+    held: Sequence[Held]
+    wave: Stowage
     arena: Arena
-    #: Small replicas, as a whole, whether or not this rank writes them.
-    witnesses: list[Captured]
-    #: Samples of larger ones.
+    copies: Copies
+    #: Samples of large replicas.
     samples: list[Sample]
+
+    @cached_property
+    def captured(self) -> list[Captured]:
+        """What this rank writes."""
+        return [self._captured(slot) for slot in self.wave.shares]
+
+    @cached_property
+    def witnesses(self) -> list[Captured]:
+        """Small replicas, as a whole, whether or not this rank writes them."""
+        others = [self._captured(slot) for slot in self.wave.whole]
+        return [*others, *(self.captured[at] for at in self.wave.written)]
+
+    def _captured(self, slot: Slot) -> Captured:
+        return Captured(Share(self.held[slot.index], slot.box, slot.start), self.arena.memory, slot.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +243,6 @@ def take(step: int, held: Sequence[Held], wave: Stowage, arenas: Arenas, *, dead
     arena = arenas.take(wave.bytes, movers, step=step, deadline_s=deadline_s)
     memory = arena.memory
     try:
-        captured = [Captured(Share(held[s.index], s.box, s.start), memory, s.at) for s in wave.shares]
-        others = [Captured(Share(held[s.index], s.box, s.start), memory, s.at) for s in wave.whole]
         copies: dict[int, list[Copy]] = {id(mover): [] for mover in movers}
         for slot in (*wave.shares, *wave.whole):
             if slot.bytes:
@@ -246,8 +258,7 @@ def take(step: int, held: Sequence[Held], wave: Stowage, arenas: Arenas, *, dead
                 under_way.append(cast(Sampler, mover).sample(mine))
             if copies[id(mover)]:
                 under_way.append(mover.take(copies[id(mover)]))
-        whole = [*others, *(captured[at] for at in wave.written)]
-        return Taken(captured, Copies(under_way), arena, whole, samples)
+        return Taken(held, wave, arena, Copies(under_way), samples)
     except BaseException:
         arenas.give(arena)
         raise

@@ -6,8 +6,9 @@ change earlier are cloned on the device first. Putting works the same way round.
 called on, because copies may be begun by other threads, whose current stream is another.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+from weakref import ref
 
 import torch
 
@@ -18,12 +19,34 @@ from penstock.torch.device.pinned_memory import ARENAS, address_of
 from penstock.torch.device.snapshot import Snapshot, Stretch
 
 
-@dataclass(frozen=True, slots=True)
-class OnDevice:
+class OnDevice(NamedTuple):
     """Memory of a device, and the stream on which its owner works."""
 
-    tensor: torch.Tensor
+    #: Gives the tensor; a weak reference where its owner is known to live as long as this is used.
+    found: Callable[[], torch.Tensor | None]
     stream: torch.cuda.Stream
+    address: int
+    is_contiguous: bool
+    dtype: torch.dtype
+
+    @classmethod
+    def of(
+        cls, tensor: torch.Tensor, stream: torch.cuda.Stream, owner: "ref[torch.Tensor] | None" = None
+    ) -> "OnDevice":
+        """Memory as a tensor shows it. With an owner, which is all of it, it is not kept alive."""
+        found = (lambda: tensor) if owner is None else owner
+        return cls(found, stream, tensor.data_ptr(), tensor.is_contiguous(), tensor.dtype)
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """The memory, without its history."""
+        tensor = self.found()
+        assert tensor is not None, "a save uses what is held while the program holds it too"
+        return tensor.detach()
+
+    def is_stored_as(self, dtype: str) -> bool:
+        """Whether its bytes, as they lie there, are those of the type that is stored."""
+        return self.is_contiguous and self.dtype == TORCH_TYPES[dtype]
 
 
 class CudaCopying:
@@ -100,19 +123,27 @@ class CudaMover:
         taken = self._snapshot.copy(stretches, copies[0].held.memory.stream, side)
         event = torch.cuda.Event(blocking=True)
         event.record(side)
-        return CudaCopying(self.device, event, list(copies), taken)
+        return CudaCopying(
+            self.device, event, [*copies, *(copy.held.memory.tensor for copy in copies)], taken
+        )
 
     def sample(self, samples: list[Sample]) -> Copying:
         """Launch copies of samples, under the same rules as ``take``."""
         with torch.cuda.device(self.device), torch.no_grad():
             # What may change before the copies are guarded is gathered now, in the order of its owner's work.
-            gathered = {id(entry): _gathered(entry) for entry in samples if not _is_direct(entry)}
+            addresses = [_direct_address(sample) for sample in samples]
+            gathered = [
+                None if address else _gathered(sample)
+                for sample, address in zip(samples, addresses, strict=True)
+            ]
             side = self._after(samples)
             with torch.cuda.stream(side):
-                for sample in samples:
-                    self._out_rows(sample, gathered.get(id(sample)), side)
-            tensors = [entry.held.memory.tensor for entry in samples]
-            return self._copying(side, samples, [*tensors, *gathered.values()])
+                for sample, address, picks in zip(samples, addresses, gathered, strict=True):
+                    self._out_rows(sample, address, picks, side)
+            tensors = [sample.held.memory.tensor for sample in samples]
+            return self._copying(
+                side, samples, [*tensors, *(picks for picks in gathered if picks is not None)]
+            )
 
     def put(self, copies: list[Copy]) -> Copying:
         """Launch copies to the device; the host memory must stay until ``wait``, the tensors are ready after ``guard``."""
@@ -156,13 +187,14 @@ class CudaMover:
             for begin, host in ARENAS.pieces(copy.host[first : first + part.numel()]):
                 host.copy_(part[begin : begin + host.numel()], non_blocking=True)
 
-    def _out_rows(self, sample: Sample, gathered: torch.Tensor | None, side: torch.cuda.Stream) -> None:
+    def _out_rows(
+        self, sample: Sample, address: int, gathered: torch.Tensor | None, side: torch.cuda.Stream
+    ) -> None:
         if gathered is None:
             launch = driver()
             assert launch is not None, "a sample goes directly only through the driver"
             form = (sample.rows, sample.width, sample.pitch)
-            host = address_of(sample.host)
-            launch.rows_to_host(host, sample.held.memory.tensor.data_ptr(), form, side.cuda_stream)
+            launch.rows_to_host(address, sample.held.memory.address, form, side.cuda_stream)
             return
         for begin, room in ARENAS.pieces(sample.host):
             room.copy_(gathered[begin : begin + room.numel()], non_blocking=True)
@@ -197,18 +229,21 @@ _MOVERS: dict[torch.device, CudaMover] = {}
 def _stretches(copies: list[Copy]) -> list[Stretch] | None:
     """All of them as addresses; None if one is not stored as it is, or not into pinned memory."""
     stretches: list[Stretch] = []
+    arena = None
     for copy in copies:
-        tensor = copy.held.memory.tensor
-        if not copy.host.nbytes:
+        memory: OnDevice = copy.held.memory
+        length = copy.host.nbytes
+        if not length:
             continue
-        places = ARENAS.places(copy.host) if _is_plain(copy, tensor) else None
-        if places is None:
+        if not memory.is_stored_as(copy.held.dtype):
             return None
-        base = tensor.data_ptr() + copy.start
-        stretches += [
-            Stretch(base + begin, address, length, ARENAS.begins_segment(address))
-            for begin, address, length in places
-        ]
+        host, source = address_of(copy.host), memory.address + copy.start
+        if arena is None or not arena.has(host, length):
+            arena = ARENAS.pinned(host, length)
+            if arena is None:
+                return None
+        for begin, part in arena.cut(host - arena.address, length):
+            stretches.append(Stretch(source + begin, host + begin, part, arena.begins_segment(host + begin)))
     return stretches
 
 
@@ -242,13 +277,13 @@ def _gathered(sample: Sample) -> torch.Tensor:
         return picked(sample, memory.tensor)
 
 
-def _is_direct(sample: Sample) -> bool:
-    """Whether the driver can copy it from where it is: nothing overtakes it, and it lies in one piece on both sides."""
-    tensor = sample.held.memory.tensor
-    if sample.held.restless or driver() is None or not tensor.is_contiguous():
-        return False
-    places = ARENAS.places(sample.host)
-    return tensor.dtype == TORCH_TYPES[sample.held.dtype] and places is not None and len(list(places)) == 1
+def _direct_address(sample: Sample) -> int:
+    """Where in pinned memory the driver can copy it from where it is, as nothing overtakes it and it lies in one piece on both sides; 0 if it cannot."""
+    if sample.held.restless or driver() is None or not sample.held.memory.is_stored_as(sample.held.dtype):
+        return 0
+    host, length = address_of(sample.host), sample.host.nbytes
+    arena = ARENAS.pinned(host, length)
+    return host if arena is not None and len(list(arena.cut(host - arena.address, length))) == 1 else 0
 
 
 def _is_plain(copy: Copy, tensor: torch.Tensor) -> bool:

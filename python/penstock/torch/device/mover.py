@@ -100,7 +100,7 @@ class _Memory:
         self._tensor = tensor
         self.__array_interface__ = {
             "data": (tensor.data_ptr(), False),
-            "shape": (tensor.numel(),),
+            "shape": (tensor.nbytes,),
             "typestr": "|u1",
             "version": 3,
         }
@@ -108,7 +108,7 @@ class _Memory:
 
 def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """The bytes of a tensor on the host that is in C order, over the same memory."""
-    return np.asarray(_Memory(as_bytes(tensor))) if tensor.numel() else np.empty(0, np.uint8)
+    return np.asarray(_Memory(tensor.contiguous())) if tensor.numel() else np.empty(0, np.uint8)
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:

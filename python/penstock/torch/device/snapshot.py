@@ -5,7 +5,7 @@ there, in the order of training's own work, and reaches the host from the copy w
 it from training's own pool would cost more than it saves.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -16,8 +16,7 @@ _SPARE_TIMES = 2
 _SPARE_SHARE = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Bytes of a tensor, and where they go in pinned memory."""
 
     source: int

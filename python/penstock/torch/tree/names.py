@@ -6,6 +6,7 @@ that is not tied the same way is noticed when it is loaded.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
 from torch import distributed, nn
@@ -43,7 +44,7 @@ class Names:
 def names_of(model: nn.Module) -> Names:
     """Every parameter, persistent buffer and extra state of a model."""
     names = Names()
-    first: dict[object, str] = {}
+    first: _Places = {}
     for name, module, source in _modules("", model, None):
         prefix = f"{name}." if name else ""
         for key, parameter in module._parameters.items():
@@ -61,7 +62,7 @@ def names_of(model: nn.Module) -> Names:
 
 def _modules(name: str, module: nn.Module, source: int | None) -> Iterator[tuple[str, nn.Module, int | None]]:
     """Every module with its name and, inside of a wrapper that takes buffers from one rank, that rank."""
-    kinds = {kind.__name__ for kind in type(module).__mro__ if kind.__module__.startswith("torch.")}
+    kinds = _ancestors(type(module))  # type: ignore[arg-type]  # mypy takes a class for its instances here
     for wrapper in kinds & WRAPPERS.keys():
         yield from _modules(name, getattr(module, WRAPPERS[wrapper]), _source_of(module, wrapper, source))
         return
@@ -78,6 +79,14 @@ def _modules(name: str, module: nn.Module, source: int | None) -> Iterator[tuple
             yield from _modules(f"{name}.{key}" if name else key, child, source)
 
 
+@lru_cache(maxsize=1024)
+def _ancestors(kind: type) -> frozenset[str]:
+    """What PyTorch calls a class of modules and its ancestors."""
+    return frozenset(
+        ancestor.__name__ for ancestor in kind.__mro__ if ancestor.__module__.startswith("torch.")
+    )
+
+
 def _source_of(module: nn.Module, wrapper: str, source: int | None) -> int | None:
     """The rank whose buffers all ranks of a DistributedDataParallel get before their next step."""
     if wrapper != "DistributedDataParallel" or not syncs(module):
@@ -88,15 +97,28 @@ def _source_of(module: nn.Module, wrapper: str, source: int | None) -> int | Non
     return distributed.get_global_rank(module.process_group, 0)  # type: ignore[arg-type]
 
 
+#: Names and tensors by where they begin: those that begin at one place may be one.
+_Places = dict[object, list[tuple[str, torch.Tensor]]]
+
+
 def _add(
-    names: Names, group: dict[str, torch.Tensor], first: dict[object, str], name: str, tensor: torch.Tensor
+    names: Names, group: dict[str, torch.Tensor], first: _Places, name: str, tensor: torch.Tensor
 ) -> None:
     names.of.setdefault(id(tensor), name)
-    known = first.setdefault(_identity(tensor), name)
-    if known == name:
+    there = first.setdefault(_beginning(tensor), [])
+    known = next((other for other, at in there if _identity(at) == _identity(tensor)), None)
+    if known is None:
+        there.append((name, tensor))
         group[name] = tensor
     else:
         names.tied[name] = known
+
+
+def _beginning(tensor: torch.Tensor) -> object:
+    """Where a tensor's memory begins, which is told sooner than its whole identity; nothing is tied to most tensors."""
+    if type(tensor) in (torch.Tensor, nn.Parameter) and tensor.layout is torch.strided and not tensor.is_meta:
+        return tensor.data_ptr() or id(tensor)
+    return _identity(tensor)
 
 
 def _identity(tensor: torch.Tensor) -> object:

@@ -1,7 +1,8 @@
 """Tensors as the state room sees them: which boxes this rank holds, of which type, and how their bytes are moved."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 from weakref import ref
 
 import torch
@@ -24,8 +25,7 @@ _VIEWS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """A tensor of the tree."""
 
     name: str
@@ -42,7 +42,7 @@ class Leaf:
 
 def held_of(name: str, tensor: torch.Tensor, rank: int, ranks: int) -> list[Held]:
     """What this rank holds of a tensor; more than one box only for strided shards."""
-    return Holder(rank, ranks).held(Leaf(name, tensor))
+    return list(Holder(rank, ranks).held(Leaf(name, tensor)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,40 +53,91 @@ class Looked:
     dtype: torch.dtype
     shape: torch.Size
     layout: Layout
+    #: What was made of it then, on a device, and what it was made from.
+    boxes: "tuple[Held, ...]" = ()
+    leaf: tuple[Any, ...] = ()
+    address: int = 0
+    strides: tuple[int, ...] = ()
+    stream: torch.cuda.Stream | None = None
 
     def is_of(self, tensor: torch.Tensor) -> bool:
         """Whether it still holds."""
         return self.tensor() is tensor and self.dtype is tensor.dtype and self.shape == tensor.shape
 
+    def has_boxes(self, leaf: Leaf, stream: torch.cuda.Stream | None) -> bool:
+        """Whether the boxes still hold, of a tensor that it is of: the memory is where it was, and the same is asked for."""
+        tensor = leaf.tensor
+        return (
+            bool(self.boxes)
+            and self.stream is stream
+            and self.address == tensor.data_ptr()
+            and self.strides == tensor.stride()
+            and self.leaf == _asked(leaf)
+        )
+
+
+@dataclass(slots=True)
+class Findings:
+    """What earlier saves found out about plain tensors, as one of so many ranks: training waits for a save, and most tensors are the same every time."""
+
+    rank: int = 0
+    ranks: int = 1
+    tensors: dict[str, Looked] = field(default_factory=dict)
+    #: The stream that the caller of the last save worked on, by device.
+    streams: dict[torch.device, torch.cuda.Stream] = field(default_factory=dict)
+
 
 class Holder:
-    """Makes ``Held`` of tensors. One per save or load: layouts are worked out once, and the stream is the caller's.
+    """Makes ``Held`` of tensors. One per save or load: layouts are worked out once, and the stream is the caller's."""
 
-    ``looked`` is what earlier ones found out, by name; training waits for a save, and most tensors are the same every time.
-    """
-
-    def __init__(self, rank: int, ranks: int, looked: dict[str, Looked] | None = None) -> None:
-        self._looked = {} if looked is None else looked
+    def __init__(self, rank: int, ranks: int, findings: Findings | None = None) -> None:
+        self._findings = Findings(rank, ranks) if findings is None else findings
         self._layouts = Layouts(rank, ranks)
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
-    def held(self, leaf: Leaf) -> list[Held]:
+    def held(self, leaf: Leaf) -> Sequence[Held]:
         """The boxes of a tensor."""
-        looked = self._looked.get(leaf.name)
-        if looked is not None and looked.is_of(leaf.tensor):
+        tensor = leaf.tensor
+        stream = self._stream(tensor.device) if tensor.is_cuda else None
+        looked = self._findings.tensors.get(leaf.name)
+        if looked is not None and looked.is_of(tensor):
+            if looked.has_boxes(leaf, stream):
+                return looked.boxes
             layout = looked.layout
         else:
-            check(leaf.name, leaf.tensor)
-            layout = self._layouts.of(leaf.name, leaf.tensor)
-            if type(leaf.tensor) in _PLAIN_KINDS:
-                self._looked[leaf.name] = Looked(
-                    ref(leaf.tensor), leaf.tensor.dtype, leaf.tensor.shape, layout
-                )
+            check(leaf.name, tensor)
+            layout, looked = self._layouts.of(leaf.name, tensor), None
+        if type(tensor) in _PLAIN_KINDS:
+            if stream is not None and tensor.numel():
+                boxes = self._boxes(leaf, layout, stream, ref(tensor))
+                place = (tensor.data_ptr(), tensor.stride(), stream)
+                looked = Looked(ref(tensor), tensor.dtype, tensor.shape, layout, boxes, _asked(leaf), *place)
+            self._findings.tensors[leaf.name] = looked or Looked(
+                ref(tensor), tensor.dtype, tensor.shape, layout
+            )
+        return self._boxes(leaf, layout, stream)
+
+    def _boxes(
+        self,
+        leaf: Leaf,
+        layout: Layout,
+        stream: torch.cuda.Stream | None,
+        owner: "ref[torch.Tensor] | None" = None,
+    ) -> tuple[Held, ...]:
+        """With an owner they keep no memory alive: boxes that are kept for later saves, of tensors that the program may let go of."""
         local = local_of(leaf.tensor)
         stored = leaf.dtype or SAFETENSORS_NAMES[local.dtype]
         boxes = []
         for part in layout.parts:
-            mover, memory = self._memory(stored, _window(local, part))
+            window = _window(local, part)
+            mover: Any
+            memory: Any
+            if stream is not None:
+                mover, memory = cuda_mover(window.device), OnDevice.of(window, stream, owner)
+            elif stored != SAFETENSORS_NAMES[window.dtype] or not window.is_contiguous():
+                mover, memory = STRIDED, window
+            else:
+                mover, memory = HOST, as_array(window)
             boxes.append(
                 Held(
                     leaf.name,
@@ -102,18 +153,21 @@ class Holder:
                     leaf.per_rank,
                 )
             )
-        return boxes
+        return tuple(boxes)
 
-    def _memory(self, dtype: str, window: torch.Tensor) -> tuple[Any, Any]:
-        if window.is_cuda:
-            device = window.device
-            stream = self._streams.get(device)
-            if stream is None:
-                stream = self._streams[device] = torch.cuda.current_stream(device)
-            return cuda_mover(device), OnDevice(window, stream)
-        if dtype != SAFETENSORS_NAMES[window.dtype] or not window.is_contiguous():
-            return STRIDED, window
-        return HOST, as_array(window)
+    def _stream(self, device: torch.device) -> torch.cuda.Stream:
+        """The caller's, as the object that the last save knew it by, if it is the same."""
+        stream = self._streams.get(device)
+        if stream is None:
+            known, stream = self._findings.streams.get(device), torch.cuda.current_stream(device)
+            if known is not None and known.cuda_stream == stream.cuda_stream:
+                stream = known
+            self._streams[device] = self._findings.streams[device] = stream
+        return stream
+
+
+def _asked(leaf: Leaf) -> tuple[Any, ...]:
+    return leaf.dtype, leaf.restless, leaf.source, leaf.per_rank
 
 
 def check(name: str, tensor: torch.Tensor) -> None:
