@@ -56,12 +56,16 @@ class Training:
         self.marks: list[torch.cuda.Event] = []
 
     def step(
-        self, tokens: torch.Tensor, accept: Callable[[torch.Tensor], bool] | None = None
+        self,
+        tokens: torch.Tensor,
+        accept: Callable[[torch.Tensor], bool] | None = None,
+        told: Callable[[torch.Tensor], None] = lambda loss: None,
     ) -> torch.Tensor:
-        """Its loss, which is still being computed."""
+        """Its loss, which is still being computed; told before backward, and accepted after it."""
         self.optimizer.zero_grad()
         with torch.autocast("cuda", torch.bfloat16):
             loss: torch.Tensor = self.model(tokens)
+        told(loss.detach())
         loss.backward()
         if accept is None or accept(loss.detach()):
             self.optimizer.step()
@@ -91,10 +95,13 @@ def plain(size: Size, recipe: ps.Recipe, registry: ps.Registry) -> dict[str, Any
 def within(
     size: Size, recipe: ps.Recipe, registry: ps.Registry, place: Path, *, how: str, saves: bool
 ) -> dict[str, Any]:
-    """The same steps in a run. It accepts under the usual rules, or under one that may skip a step and so has to look at it first."""
+    """The same steps in a run. It accepts under the usual rules, or under one that may skip a step and so has to look at it first.
+
+    Such a loop may report the loss before backward: then it is looked at while the device works on the gradients.
+    """
     training = Training(size)
     policy = Policy(
-        non_finite="skip" if how == "accept, skip" else "stop",
+        non_finite="skip" if "skip" in how else "stop",
         save_every=size.save_every if saves else None,
         when_busy="postpone",
         stop_at=size.steps,
@@ -106,6 +113,9 @@ def within(
         tokens = batch["tokens"]
         if how == "report":
             run.report(loss=training.step(tokens), tokens=tokens.numel())
+        elif how == "report, accept, skip":
+            told = partial(_report, run, tokens.numel())
+            training.step(tokens, lambda _: run.accept(), told)
         else:
             training.step(tokens, partial(run.accept, tokens=tokens.numel()))
         if step == size.steps - 1:
@@ -116,6 +126,10 @@ def within(
     if saves:
         figures |= {"end s": round(ended, 2), **_commits(place)}
     return figures
+
+
+def _report(run: ps.Run, tokens: int, loss: torch.Tensor) -> None:
+    run.report(loss=loss, tokens=tokens)
 
 
 def _described(times: list[float]) -> dict[str, Any]:
@@ -159,7 +173,8 @@ def contenders(
     """All, one after another, several times."""
     for turn in range(rounds):
         yield "plain", plain(size, recipe, registry)
-        for how, saves in (("report", False), ("accept", False), ("accept, skip", False), ("report", True)):
+        hows = ("report", "accept", "accept, skip", "report, accept, skip")
+        for how, saves in (*((how, False) for how in hows), ("report", True)):
             name = f"run, {how}{', saves' if saves else ''}"
             with tempfile.TemporaryDirectory(dir=folder) as place:
                 figures = within(size, recipe, registry, Path(place) / f"{turn}", how=how, saves=saves)

@@ -35,6 +35,8 @@ class Case:
     ranks: int = 1
     #: A package that it needs beside PyTorch.
     needs: str = ""
+    #: Where it runs: anywhere, on the processor alone, or on an accelerator alone.
+    where: Literal["anywhere", "cpu", "cuda"] = "anywhere"
     #: Steps before the save, and after it.
     steps: tuple[int, int] = (3, 3)
 
@@ -60,7 +62,7 @@ def _feed(hasher: Any, value: Any) -> None:
                 _feed(hasher, getattr(tensor, name))
             return
         hasher.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
-        hasher.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        hasher.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     elif isinstance(value, Mapping):
         for key in sorted(value, key=str):
             hasher.update(repr(key).encode())
@@ -76,13 +78,17 @@ def _feed(hasher: Any, value: Any) -> None:
 
 
 def rows(step: int, *shape: int) -> torch.Tensor:
-    """The batch of a step."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1000 + step))
+    """The batch of a step: the same numbers on every device."""
+    values = torch.randn(*shape, generator=torch.Generator().manual_seed(1000 + step), device="cpu")
+    return values.to(torch.get_default_device())
 
 
 def tokens(step: int, *shape: int, words: int = 32) -> torch.Tensor:
     """Tokens of a step."""
-    return torch.randint(0, words, shape, generator=torch.Generator().manual_seed(1000 + step))
+    values = torch.randint(
+        0, words, shape, generator=torch.Generator().manual_seed(1000 + step), device="cpu"
+    )
+    return values.to(torch.get_default_device())
 
 
 def ordinary(

@@ -1,4 +1,4 @@
-"""Programs of several ranks: DDP, FSDP2, HSDP and tensor parallel, over gloo."""
+"""Programs of several ranks: DDP, FSDP2, HSDP and tensor parallel, over gloo, which shards on the processor alone."""
 
 import contextlib
 from collections.abc import Callable
@@ -83,6 +83,12 @@ def _compressed() -> Program:
     return _training(model)
 
 
+def _synchronised() -> Program:
+    """Statistics of BatchNorm over all ranks, which PyTorch computes on accelerators only."""
+    net = nn.SyncBatchNorm.convert_sync_batchnorm(_net(norm=True))
+    return _training(DistributedDataParallel(net))
+
+
 def _bucketed(model: nn.Module) -> nn.Module:
     return DistributedDataParallel(model, gradient_as_bucket_view=True)
 
@@ -90,6 +96,7 @@ def _bucketed(model: nn.Module) -> nn.Module:
 CASES = [
     Case("DDP", lambda: _training(DistributedDataParallel(_net())), ranks=2),
     Case("DDP with BatchNorm", lambda: _training(DistributedDataParallel(_net(norm=True))), ranks=2),
+    Case("DDP with SyncBatchNorm", _synchronised, ranks=2, where="cuda"),
     Case("DDP, gradients in buckets", lambda: _training(_bucketed(_net())), ranks=2),
     Case(
         "DDP that accumulates without reducing",
@@ -105,16 +112,23 @@ CASES = [
     ),
     Case("DDP with an average", _with_average, ranks=2),
     Case("DDP that compresses gradients", _compressed, "unpinned", ranks=2),
-    Case("FSDP2", lambda: _training(_sharded(_net(), 2)), ranks=2),
-    Case("FSDP2 that accumulates", lambda: _training(_sharded(_net(), 2), every=4), ranks=2, steps=(6, 4)),
+    Case("FSDP2", lambda: _training(_sharded(_net(), 2)), ranks=2, where="cpu"),
+    Case(
+        "FSDP2 that accumulates",
+        lambda: _training(_sharded(_net(), 2), every=4),
+        ranks=2,
+        steps=(6, 4),
+        where="cpu",
+    ),
     Case(
         "FSDP2 that accumulates without reducing",
         lambda: _training(_sharded(_net(), 2), every=4, synchronised=False),
         "refused",
         ranks=2,
         steps=(6, 4),
+        where="cpu",
     ),
-    Case("HSDP", lambda: _training(_sharded(_net(), 2, 2)), ranks=4),
-    Case("tensor parallel", lambda: _training(_columns()), ranks=2),
-    Case("FSDP2 over tensor parallel", lambda: _training(_both()), ranks=4),
+    Case("HSDP", lambda: _training(_sharded(_net(), 2, 2)), ranks=4, where="cpu"),
+    Case("tensor parallel", lambda: _training(_columns()), ranks=2, where="cpu"),
+    Case("FSDP2 over tensor parallel", lambda: _training(_both()), ranks=4, where="cpu"),
 ]

@@ -1,6 +1,6 @@
 """Runs cases of the zoo in real processes: one that is not interrupted, one that saves, and a fresh one that resumes.
 
-``python -m benchmarks.zoo.harness [--sample N --seed S] [NAME …]`` prints a line of JSON for each case. Processes are forked from one that has
+``python -m benchmarks.zoo.harness [--sample N --seed S] [--device cuda] [NAME …]`` prints a line of JSON for each case. Processes are forked from one that has
 imported and computed nothing, so each is fresh, and a case costs no import. Bits are compared by ``fingerprint``, which knows nothing of Penstock.
 """
 
@@ -38,13 +38,14 @@ _LIMIT_S = 180
 _DEADLINE_S = 30.0
 
 
-def run(case: Case) -> dict[str, Any]:
+def run(case: Case, device: str = "cpu") -> dict[str, Any]:
     """What comes of a case: its outcome and the reason; ``different`` is a resume with other bits and without a word."""
+    life = partial(_phase, case, device)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="zoo-") as folder:
-        whole = _phase(case, Path(folder), "whole")
-        first = _phase(case, Path(folder), "saved") if "problem" not in whole[0] else whole
-        resumed = _phase(case, Path(folder), "resumed") if "problem" not in first[0] else first
+        whole = life(Path(folder), "whole")
+        first = life(Path(folder), "saved") if "problem" not in whole[0] else whole
+        resumed = life(Path(folder), "resumed") if "problem" not in first[0] else first
     verdict = _judged(whole, first, resumed)
     return {
         "case": case.name,
@@ -69,12 +70,13 @@ def _judged(
     return {"outcome": "unpinned" if unpinned else "different", "reason": "; ".join(unpinned)}
 
 
-def _phase(case: Case, folder: Path, phase: str) -> list[dict[str, Any]]:
+def _phase(case: Case, device: str, folder: Path, phase: str) -> list[dict[str, Any]]:
     """One life of a program, on all of its ranks; what each has written."""
     place = folder / phase
     place.mkdir()
     children = [
-        _forked(partial(_live, case, folder, phase, rank), place / str(rank)) for rank in range(case.ranks)
+        _forked(partial(_live, case, device, folder, phase, rank), place / str(rank))
+        for rank in range(case.ranks)
     ]
     for child in children:
         os.waitpid(child, 0)
@@ -102,9 +104,10 @@ def _forked(work: Callable[[], dict[str, Any]], out: Path) -> int:
     os._exit(0)
 
 
-def _live(case: Case, folder: Path, phase: str, rank: int) -> dict[str, Any]:
+def _live(case: Case, device: str, folder: Path, phase: str, rank: int) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    torch.set_default_device(device)
     torch.use_deterministic_algorithms(True)
     if case.ranks > 1:
         meeting = f"file://{folder}/{phase}/meeting"
@@ -142,19 +145,25 @@ def _train(program: Program, steps: range) -> None:
         program.train(step)
 
 
-def chosen(names: Sequence[str] = (), *, sample: int | None = None, seed: int = 0) -> list[Case]:
-    """Cases by name, or as many as asked for, drawn from those that need nothing beside PyTorch, one of two ranks among them; by default all whose packages are there."""
+def chosen(
+    names: Sequence[str] = (), *, sample: int | None = None, seed: int = 0, device: str = "cpu"
+) -> list[Case]:
+    """Cases by name, or as many as asked for, drawn from those that need nothing beside PyTorch, one of two ranks among them; by default all whose packages are there.
+
+    Of those that run on the device.
+    """
     if names:
         return [CASES[name] for name in names]
+    there = [case for case in CASES.values() if case.where in ("anywhere", device)]
     if sample is not None:
         drawn = random.Random(seed)
-        plain = [case for case in CASES.values() if not case.needs and case.ranks == 1]
-        several = [case for case in CASES.values() if case.ranks == 2]
+        plain = [case for case in there if not case.needs and case.ranks == 1]
+        several = [case for case in there if case.ranks == 2]
         return [*drawn.sample(plain, min(sample - 1, len(plain))), drawn.choice(several)]
-    return [case for case in CASES.values() if not case.needs or find_spec(case.needs) is not None]
+    return [case for case in there if not case.needs or find_spec(case.needs) is not None]
 
 
-def results(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
+def results(cases: Sequence[Case], device: str = "cpu") -> Iterator[dict[str, Any]]:
     """What comes of cases, one after another."""
     needed = {case.needs for case in cases if case.needs}
     for name in sorted(needed):
@@ -162,7 +171,7 @@ def results(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
     if "transformers" in needed:
         families.warm()
     for case in cases:
-        yield run(case)
+        yield run(case, device)
 
 
 def main() -> int:
@@ -171,9 +180,11 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
     good = True
-    for result in results(chosen(options.names, sample=options.sample, seed=options.seed)):
+    cases = chosen(options.names, sample=options.sample, seed=options.seed, device=options.device)
+    for result in results(cases, options.device):
         print(json.dumps(result), flush=True)
         good = good and result["outcome"] == result["expected"]
     return 0 if good else 1

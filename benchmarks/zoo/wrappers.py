@@ -85,13 +85,15 @@ def _hand_made_average() -> Program:
 
 def _scaled(*, overflow: bool) -> Program:
     """A gradient scaler; a step whose gradients overflow is left out by it."""
+    device = torch.get_default_device().type
+    lower = torch.float16 if device == "cuda" else torch.bfloat16
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100 if overflow else 2.0**16, growth_interval=2)
+    scaler = torch.amp.GradScaler(device, init_scale=2.0**100 if overflow else 2.0**16, growth_interval=2)
 
     def train(step: int) -> None:
         optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(device, lower):
             loss = model(rows(step, 5, 6)).float().square().mean() * (1e30 if overflow else 1.0)
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
@@ -123,7 +125,7 @@ def _around(wrap: Callable[[nn.Module], nn.Module]) -> Program:
 def _with_generators() -> Program:
     """Noise from the global generators and from one of the program's own."""
     model = perceptron()
-    own = torch.Generator().manual_seed(5)
+    own = torch.Generator(torch.get_default_device()).manual_seed(5)
     return ordinary(
         model,
         lambda step: (
