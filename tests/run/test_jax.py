@@ -54,16 +54,21 @@ def train(stream: Stream, out: Path, stop: int, *, early: bool) -> int:
 
 
 def train_with_a_bad_loss(
-    stream: Stream, out: Path, policy: Policy, *, dies_in: int = -1
+    stream: Stream, out: Path, policy: Policy, *, dies_in: int = -1, reports: bool = False
 ) -> tuple[int, list[bool]]:
-    """Train with a loss of step 5 that is no number; how many steps the state has seen, and what was answered in step 5."""
+    """Train with a loss of step 5 that is no number, reported before it is asked about or with the question; how many steps the state has seen, and
+    what was answered in step 5.
+    """
     run, state = begin(stream, out, policy)
     answers: list[bool] = []
     for step, batch in run.steps(state, fields=("tokens",)):
         following, loss = advance(state.tree, batch["tokens"], run.generator("dropout", kind="native"))
         if step == dies_in:
             raise Fault
-        answer = run.accept(jnp.where(step == 5, jnp.nan, loss))
+        bad = jnp.where(step == 5, jnp.nan, loss)
+        if reports:
+            run.report(loss=bad)
+        answer = run.accept(None if reports else bad)
         with pytest.raises(errors.UsageError, match="already"):
             run.accept(loss)
         if step == 5:
@@ -98,6 +103,15 @@ def test_accept_looks_at_a_value_before_the_step_only_where_a_rule_may_skip_it(
         again, _ = train_with_a_bad_loss(stream, tmp_path / "parts", replace(policy, stop_at=stop))
     assert again == trained == 10
     assert first_difference(tmp_path / "whole", tmp_path / "parts") == ""
+
+
+def test_a_loss_that_was_reported_before_is_what_accept_judges(stream: Stream, tmp_path: Path) -> None:
+    """Goal: a program may hand the loss over before backward and ask after it, and nothing else changes. Method: the same bad loss both ways."""
+    policy = Policy(save_every=4, stop_at=11, non_finite="skip", digest_every=1)
+    asked = train_with_a_bad_loss(stream, tmp_path / "asked", policy)
+    told = train_with_a_bad_loss(stream, tmp_path / "told", policy, reports=True)
+    assert asked == told == (10, [False])
+    assert first_difference(tmp_path / "asked", tmp_path / "told") == ""
 
 
 def test_a_skip_of_an_earlier_life_is_repeated_under_rules_that_skip_nothing(

@@ -116,7 +116,8 @@ class Run:
     def accept(self, loss: Any = None, grad_norm: Any = None, tokens: Any = None) -> bool:
         """Whether the optimizer may step: call it between backward and ``optimizer.step()``, on every rank.
 
-        False when the policy skips this step, now or in an earlier life, or goes back behind it. Numbers, or tensors with one element.
+        False when the policy skips this step, now or in an earlier life, or goes back behind it. Numbers, or tensors with one element; what
+        ``report`` was given before in this step counts too.
         It waits for the device only where a rule may skip the step (``skip``, ``replay``); under other rules the values are looked at one step
         later, as those of ``report`` are.
         """
