@@ -1,4 +1,4 @@
-//! The coordinator's time as one host knows it: its own clock and an offset. The founder's offset is 0, others learn theirs from
+//! The coordinator's time as one host knows it: its own clock and an offset. The first leader's offset is 0, others learn theirs from
 //! grants, and a leader that takes over goes on with its own: so the time of a job never jumps, whoever leads.
 
 /// Half the round trip is how wrong an estimate may be. A better one replaces it; an old one counts for less and less.
@@ -15,7 +15,7 @@ pub struct CoordinatorClock {
 }
 
 impl CoordinatorClock {
-    /// The clock of who founds the job: its own.
+    /// The clock of who leads the job first: its own.
     pub fn own() -> Self {
         Self { offset_ms: 0, known: Some((0, 0)) }
     }

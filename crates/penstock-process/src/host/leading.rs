@@ -15,6 +15,7 @@ use crate::coordinator::decider::Decider;
 use crate::coordinator::messages::{Order, Orders};
 use crate::coordinator::verdict::Action;
 use crate::coordinator::view::{HostLoss, JobView};
+use crate::host::clock::CoordinatorClock;
 use crate::host::messages::{Body, Header, JobOrders, JoinRequest};
 use crate::host::voting::Record;
 use crate::host::{Effect, Host};
@@ -223,6 +224,11 @@ impl<S: VoteStorage> Host<S> {
             look_ms: self.now_ms,
         };
         self.out.push(Effect::Note(format!("leads in term {term:x}")));
+        if !self.clock.is_set() {
+            // Nobody has led before, wherever the hosts have met.
+            self.clock = CoordinatorClock::own();
+            self.summarise_own();
+        }
         self.follow_term(term, Some(self.me.id));
         self.leading = Some(Box::new(leading));
         // Those who will stand below have another parent, and may not know it.

@@ -149,11 +149,10 @@ impl<S: VoteStorage> Host<S> {
     /// A host that begins, or begins again with what it kept.
     pub fn new(now_ms: u64, given: Given<S>, kept: Option<Membership>) -> Self {
         let me = given.config.entry(given.port);
-        let clock = if given.config.founder { CoordinatorClock::own() } else { CoordinatorClock::default() };
         let mut host = Self {
             now_ms,
             me,
-            clock,
+            clock: CoordinatorClock::default(),
             membership: Membership::default(),
             rank: None,
             links: Links::default(),

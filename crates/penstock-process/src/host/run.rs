@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ struct Driver {
 }
 
 /// Runs until the agent ends the conversation.
-pub fn run(directory: &JobDirectory, config: HostConfig, agent: OwnedFd) -> Result<i32> {
+pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> Result<i32> {
     let job = directory.job()?;
     let kept = read_kept(directory);
     let key = JobKey::read(&directory.file(config::KEY))?;
@@ -68,7 +68,16 @@ pub fn run(directory: &JobDirectory, config: HostConfig, agent: OwnedFd) -> Resu
         None if config.founder => config.endpoint.port(),
         None => config.port,
     };
-    let network = Network::open(&key, SocketAddr::new(config.address, port), Limits::default())?;
+    let network = match listen(&key, config.address, port) {
+        // Of several hosts on one machine, the first has the port where they meet; the others ask there for a place.
+        Err(ProcessError::Listen { source, .. })
+            if config.founder && kept.is_none() && source.kind() == ErrorKind::AddrInUse =>
+        {
+            config.founder = false;
+            listen(&key, config.address, 0)?
+        }
+        listening => listening?,
+    };
     let port = network.address().port();
     let votes: PathBuf = directory.file("votes");
     let digest = digest(&job);
@@ -95,6 +104,10 @@ pub fn run(directory: &JobDirectory, config: HostConfig, agent: OwnedFd) -> Resu
     driver.serve();
     driver.leave();
     Ok(0)
+}
+
+fn listen(key: &JobKey, address: IpAddr, port: u16) -> Result<Network> {
+    Network::open(key, SocketAddr::new(address, port), Limits::default())
 }
 
 impl Driver {
