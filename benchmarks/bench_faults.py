@@ -3,8 +3,8 @@
 Token files lie behind a real nginx and a proxy that breaks answers (the one of the tests); every reading is a process of its own without a
 cache. The reference is the first batch when nothing is wrong. Faults that kill somebody are timed from the signal.
 
-The last two rows are places of checkpoints: 500 random damages over all kinds of files and 300 random kills, with the mean time of one
-trial. A wrong load, a whole checkpoint that does not load or that ``repair`` does not bring back ends the benchmark with an error.
+The last two rows are places of checkpoints: 500 random damages over all kinds of files and random kills until 300 processes were killed, with the
+mean time of one trial. A wrong load, a whole checkpoint that does not load or that ``repair`` does not bring back ends the benchmark with an error.
 """
 
 import os

@@ -36,6 +36,8 @@ from tests.faults.gangs import STEPS, uninterrupted
 from tests.faults.trainer import begin, content, main, train
 
 _FROZEN = np.arange(4000.0)
+#: A campaign of kills has at most so many trials for each kill that is asked for.
+_TRIALS_PER_KILL = 4
 #: What can happen to a file: its old bytes, the bytes of another file of its kind, and chance give the new ones; None deletes it.
 _DAMAGES: dict[str, Callable[[bytes, bytes, random.Random], bytes | None]] = {
     "flip": lambda data, other, draw: _flipped(data, draw),
@@ -220,7 +222,8 @@ def _contents(steps: int) -> list[str]:
 
 
 def kills(count: int, seed: int, folder: Path) -> Tally:
-    """Kill training processes with SIGKILL at random moments: while they resume, train, save, prune and end."""
+    """Kill training processes with SIGKILL at random moments, while they resume, train, save, prune and end, until ``count`` of them were killed: some
+    end by themselves before their moment comes, and those are looked at as well and are no kills."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.faults.trainer"])
     tally = Tally()
@@ -230,7 +233,9 @@ def kills(count: int, seed: int, folder: Path) -> Tally:
     _life(context.Process, folder / "first")
     longest_s = 1.2 * _life(context.Process, folder / "second")
     place, lives = folder / "0", 0
-    for trial in range(count):
+    for trial in range(_TRIALS_PER_KILL * count):
+        if tally.counts["killed"] == count:
+            break
         draw = random.Random(f"{seed} {trial}")
         child = context.Process(target=main, args=(str(place), 0, 1, uuid.uuid4().hex, STEPS))
         child.start()
@@ -257,6 +262,11 @@ def kills(count: int, seed: int, folder: Path) -> Tally:
         except (PenstockError, AssertionError) as problem:
             tally.failures.append(f"kill {seed} {trial}: {type(problem).__name__}: {problem}")
             place, lives = folder / str(trial + 1), 0
+    else:
+        if tally.counts["killed"] < count:
+            tally.failures.append(
+                f"kills {seed}: only {tally.counts['killed']} of {count} were killed in {tally.trials} trials"
+            )
     tally.seconds = time.perf_counter() - began
     return tally
 

@@ -254,6 +254,7 @@ class Steps:
         try:
             if self._steps is None:
                 self._run._enter(self._life)
+                _let_begin(self._life.state)
                 self._life.begin()
                 self._steps = self._life.steps()
             return next(self._steps)
@@ -310,6 +311,13 @@ class Steps:
         finally:
             self._run._enter(None)
             self._life.close(orderly=self._life.state.ranks == 1)
+
+
+def _let_begin(state: Any) -> None:
+    """Training begins here, and with it what the program carries in its own variables: states that look at them are told."""
+    begin = getattr(state, "begin", None)
+    if begin is not None:
+        begin()
 
 
 def _exiting(life: Life, process: int) -> None:

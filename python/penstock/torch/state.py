@@ -34,6 +34,7 @@ from penstock.torch.tree.optimizers import GROUPS, Kinds, Optimizing, with_inner
 from penstock.torch.tree.step_count import progress_of
 from penstock.torch.tree.tensors import Findings, Holder, Leaf
 from penstock.torch.tree.unheld import Unheld
+from penstock.torch.tree.variables import Variables
 
 TIED = "tied"
 
@@ -67,6 +68,8 @@ class State:
         self._unheld = Unheld({"model/": model, **extra.modules()}, self.optimizers)
         self._modes = Modes(model, self.optimizers)
         self._outsiders = Outsiders(model, self.optimizers)
+        self._variables = Variables(model, self._parts, self._tensors)
+        self._variables.begin()
         self._told: set[str] = set()
 
     @property
@@ -140,6 +143,11 @@ class State:
         if self._gradients is not None:
             gradients.Gradients(self.optimizers, names.of).put(self._gradients)
         self._incoming, self._rooms, self._gradients = {}, {}, None
+        self.begin()
+
+    def begin(self) -> None:
+        """Training begins, or goes on from what was loaded: what the program has in its variables now, it makes anew in every life."""
+        self._variables.begin()
 
     def entries(self) -> dict[str, Any]:
         """The random generators of this rank, whether its buffers stay its own, and which of its gradients are zero."""
@@ -162,13 +170,18 @@ class State:
             copying.guard()
         for owner in self._owners():
             guard_before_change(owner, copying)
-        for text in self.unpinned():
+        carried = self._variables.carried()
+        for text in (*self._unpinned(), *carried.words(surely=True)):
             if text not in self._told:
                 self._told.add(text)
                 warnings.warn(text, stacklevel=4)
 
     def unpinned(self) -> tuple[str, ...]:
         """What has changed since the state was made and is not part of it, in words: a resume does not bring it back."""
+        return (*self._unpinned(), *self._variables.carried().words())
+
+    def _unpinned(self) -> tuple[str, ...]:
+        """Of the state's own parts, and of what trains them."""
         outsiders: tuple[str, ...] = ()
         if self._wants("optimizer"):
             extra = self._extra.values()
@@ -294,6 +307,22 @@ class State:
                 yield Leaf(name, tensor, dtype=_loaded_as(dtypes[name], tensor) if name in dtypes else stored)
         for name, tensor in self._extra.tensors().items():
             yield Leaf(name, tensor, restless=True)
+
+    def _parts(self) -> Iterator[Any]:
+        """Objects that the state has."""
+        yield from (self, self.model, *self._given, *self.optimizers, *self._extra.parts())
+
+    def _tensors(self) -> Iterator[torch.Tensor]:
+        """Tensors that the state has, and gradients."""
+        for parameter in self.model.parameters():
+            yield parameter
+            if parameter.grad is not None:
+                yield parameter.grad
+        yield from self.model.buffers()
+        for optimizer in self.optimizers:
+            for kept in optimizer.state.values():
+                values = kept.values() if isinstance(kept, dict) else [kept]
+                yield from (value for value in values if isinstance(value, torch.Tensor))
 
     def _owners(self) -> tuple[nn.Module | Optimizer, ...]:
         return (self.model, *self.optimizers)

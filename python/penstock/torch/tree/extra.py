@@ -5,7 +5,8 @@ into the objects that the program holds: dicts and lists are filled in place, si
 """
 
 import random
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,17 @@ class Extra:
     def values(self) -> list[Any]:
         """Everything that was given."""
         return [*self._extra.values(), *self._schedulers.values()]
+
+    def parts(self) -> Iterator[Any]:
+        """Everything that was given, with what containers in it hold, and the program's dict itself."""
+        waiting = [self._extra, *self.values()]
+        while waiting:
+            part = waiting.pop()
+            yield part
+            if isinstance(part, Mapping):
+                waiting += part.values()
+            elif isinstance(part, list | tuple | set | deque):
+                waiting += part
 
     def modules(self) -> dict[str, nn.Module]:
         """Modules, by the beginning of the names of what is in them."""

@@ -5,20 +5,24 @@ knows; here it is noticed and named, so that it is never silent. Looked at are m
 them, attributes of parameters, optimizers, and what a communication hook of DistributedDataParallel keeps.
 """
 
-import random
-import zlib
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from types import ModuleType
 from typing import Any
 
-import numpy as np
 import torch
-from torch import distributed, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
+
+from penstock.torch.tree.layout import is_dtensor
+from penstock.torch.tree.standing import (
+    MEMBERS_MAX,
+    attributes_of,
+    is_plain_object,
+    may_be_state,
+    standing_of,
+)
 
 _ADVICE = {
     "model": "make it a persistent buffer, or give the module get_extra_state and set_extra_state",
@@ -27,18 +31,7 @@ _ADVICE = {
 }
 #: Attributes of more modules than this are not looked at: it would hold saves up.
 _LOOKED_AT_MAX = 20_000
-#: Of containers, those inside of them included.
-_MEMBERS_MAX = 1000
-#: Of containers inside of containers.
-_DEPTH_MAX = 4
-#: Tensors of the host up to this size are compared by their contents: writing to ``.data`` leaves no other trace.
-_CONTENTS_BYTES = 64 << 10
-_NUMBERS = (int, float, torch.Tensor)
-_GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
-_CONTAINERS = (list, tuple, dict, set, deque)
 _Look = tuple[str, str, Any, str, bool]
-#: Names that classes keep in slots, by class: the same for all their objects.
-_SLOTS: dict[type, tuple[str, ...]] = {}
 
 
 @cache
@@ -56,7 +49,7 @@ class Unheld:
         ]
         #: Owners of plain attributes, with those that they had: what an owner gets later may be state as well.
         self._owners = [
-            (kind, path, owner, frozenset(_attributes(owner)))
+            (kind, path, owner, frozenset(attributes_of(owner)))
             for kind, path, owner in islice(_owners(modules, optimizers), _LOOKED_AT_MAX)
         ]
 
@@ -66,10 +59,10 @@ class Unheld:
             (kind, name)
             for (kind, name, owner, key, is_buffer), before in self._before
             if _standing(owner, key, is_buffer) != before
-            and (before is not None or _may_be_state(_attributes(owner).get(key)))
+            and (before is not None or may_be_state(attributes_of(owner).get(key)))
         ]
         for kind, path, owner, known in self._owners:
-            if len(attributes := _attributes(owner)) != len(known):
+            if len(attributes := attributes_of(owner)) != len(known):
                 later = sorted(attributes.keys() - known)
                 names += [(kind, path + key) for key in later if _is_looked_at(owner, attributes[key])]
         return tuple(
@@ -89,7 +82,7 @@ def _looks(modules: Mapping[str, nn.Module], optimizers: Sequence[Optimizer]) ->
             for key in (*module._parameters, *module._buffers):
                 yield "hidden", f"{root}{name}.{key}" if name else root + key, module, key, True
     for kind, path, owner in _owners(modules, optimizers):
-        for key, value in _attributes(owner).items():
+        for key, value in attributes_of(owner).items():
             # What is nothing yet may become state: the hidden state of a recurrent net, for example.
             if key not in _of_bases() and (value is None or _is_looked_at(owner, value)):
                 yield kind, path + key, owner, key, False
@@ -104,16 +97,17 @@ def _owners(
         path = f"{root}{name}." if name else root
         if isinstance(module, DistributedDataParallel):
             for number, (_, state) in enumerate(getattr(module, "_comm_hooks", ())):
-                if _is_plain_object(state):
+                if is_plain_object(state):
                     yield "hidden", f"{path}comm_hook.{number}.", state
         for key, parameter in module._parameters.items():
-            if parameter is not None and id(parameter) not in seen:
+            # What a DTensor keeps in itself is the parameter.
+            if parameter is not None and id(parameter) not in seen and not is_dtensor(parameter):
                 seen.add(id(parameter))
                 yield "hidden", f"{path}{key}.", parameter
         if not _says_itself(module):
             yield "model", path, module
             for key, value in vars(module).items():
-                if key not in _of_bases() and _is_plain_object(value) and id(value) not in seen:
+                if key not in _of_bases() and is_plain_object(value) and id(value) not in seen:
                     seen.add(id(value))
                     yield "model", f"{path}{key}.", value
     for optimizer in optimizers:
@@ -132,7 +126,7 @@ def _hidden(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, nn.Module]]
         for key, value in vars(module).items():
             if key in _of_bases():
                 continue
-            inner = _attributes(value).items() if _is_plain_object(value) else ()
+            inner = attributes_of(value).items() if is_plain_object(value) else ()
             for place, held in ((key, value), *((f"{key}.{below}", item) for below, item in inner)):
                 for inside, member in _members(held):
                     if isinstance(member, nn.Module) and id(member) not in known:
@@ -143,9 +137,9 @@ def _hidden(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, nn.Module]]
 def _members(value: Any) -> Iterator[tuple[str, Any]]:
     """A value itself, or what a container has, with what its name ends with."""
     if isinstance(value, dict):
-        yield from ((f".{key}", item) for key, item in islice(value.items(), _MEMBERS_MAX))
+        yield from ((f".{key}", item) for key, item in islice(value.items(), MEMBERS_MAX))
     elif isinstance(value, list | tuple):
-        yield from ((f".{at}", item) for at, item in enumerate(islice(value, _MEMBERS_MAX)))
+        yield from ((f".{at}", item) for at, item in enumerate(islice(value, MEMBERS_MAX)))
     else:
         yield "", value
 
@@ -162,86 +156,13 @@ def _says_itself(module: nn.Module) -> bool:
     return type(module).__module__.startswith("torch.") or own_state
 
 
-def _is_plain_object(value: Any) -> bool:
-    """Whether it is an object of the program's own, with attributes, and no module or tensor."""
-    foreign = (nn.Module, Optimizer, torch.Tensor, type, ModuleType, distributed.ProcessGroup)
-    has_attributes = hasattr(value, "__dict__") or bool(_slots(type(value)))
-    return has_attributes and not callable(value) and not isinstance(value, foreign)
-
-
-def _attributes(owner: Any) -> Mapping[str, Any]:
-    """Of an object, in its dict or in slots."""
-    attributes: dict[str, Any]
-    if not (slots := _slots(type(owner))):
-        attributes = vars(owner)
-        return attributes
-    attributes = {key: getattr(owner, key) for key in slots if hasattr(owner, key)}
-    attributes.update(getattr(owner, "__dict__", {}))
-    return attributes
-
-
-def _slots(kind: type) -> tuple[str, ...]:
-    if kind.__module__ == "builtins":
-        return ()
-    if kind not in _SLOTS:
-        named = [vars(base).get("__slots__", ()) for base in kind.__mro__]
-        keys = [key for slots in named for key in ((slots,) if isinstance(slots, str) else slots)]
-        _SLOTS[kind] = tuple(key for key in keys if not key.startswith("__"))
-    return _SLOTS[kind]
-
-
 def _is_looked_at(owner: Any, value: Any) -> bool:
     """Of a parameter only tensors count (a gradient or a moment that is kept there); libraries put many marks on them."""
-    return isinstance(value, torch.Tensor) if isinstance(owner, nn.Parameter) else _may_be_state(value)
-
-
-def _may_be_state(value: Any, depth: int = 0) -> bool:
-    if isinstance(value, _CONTAINERS):
-        members = value.values() if isinstance(value, dict) else value
-        return (
-            depth < _DEPTH_MAX
-            and len(value) <= _MEMBERS_MAX
-            and all(_may_be_state(member, depth + 1) for member in members)
-        )
-    return isinstance(value, (*_NUMBERS, *_GENERATORS, np.ndarray, np.number))
+    return isinstance(value, torch.Tensor) if isinstance(owner, nn.Parameter) else may_be_state(value)
 
 
 def _standing(owner: Any, key: str, is_registered: bool) -> Any:
     """Something that is equal as long as nothing has changed."""
     if not is_registered:
-        return _standing_of(_attributes(owner).get(key))
-    return _standing_of(owner._buffers[key] if key in owner._buffers else owner._parameters.get(key))
-
-
-def _standing_of(value: Any, depth: int = 0) -> Any:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, torch.Tensor):
-        return _standing_of_tensor(value)
-    if isinstance(value, np.ndarray):
-        return value.shape, zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data)
-    if isinstance(value, _CONTAINERS):
-        # A container that has grown beyond the limit has changed.
-        if len(value) > _MEMBERS_MAX or depth >= _DEPTH_MAX:
-            return len(value)
-        members = [*map(repr, value), *value.values()] if isinstance(value, dict) else value
-        return [_standing_of(member, depth + 1) for member in members]
-    if isinstance(value, torch.Generator):
-        return zlib.crc32(value.get_state().numpy().tobytes())
-    if isinstance(value, random.Random):
-        return hash(value.getstate()[1])
-    if isinstance(value, np.random.Generator):
-        return repr(value.bit_generator.state)
-    if isinstance(value, np.random.RandomState):
-        return _standing_of(value.get_state(legacy=False)["state"])
-    # Texts of numbers, so that not-a-number is equal to itself.
-    return repr(value) if isinstance(value, int | float | np.number) else id(value)
-
-
-def _standing_of_tensor(tensor: torch.Tensor) -> Any:
-    """The contents of a small one of the host; of others which one it is, and how often it was written to."""
-    plain = type(tensor) in (torch.Tensor, nn.Parameter, nn.Buffer) and tensor.layout is torch.strided
-    if plain and tensor.is_cpu and tensor.nbytes <= _CONTENTS_BYTES and not tensor.is_quantized:
-        flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-        return tensor.dtype, tensor.shape, zlib.crc32(flat.view(torch.uint8).numpy().data)
-    return id(tensor), 0 if tensor.is_inference() else tensor._version
+        return standing_of(attributes_of(owner).get(key))
+    return standing_of(owner._buffers[key] if key in owner._buffers else owner._parameters.get(key))
