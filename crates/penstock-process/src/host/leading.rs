@@ -72,6 +72,8 @@ pub struct Leading {
     /// When a host rank was last filled, in the coordinator's time.
     filled_ms: u64,
     goodbyes: BTreeMap<HostId, String>,
+    /// Hosts whose processes were seen to end, and by whom.
+    ended: BTreeMap<HostId, String>,
     joiners: BTreeMap<HostId, (JoinRequest, u64)>,
     pending: Option<Pending>,
     /// It could not propose what it decided.
@@ -112,7 +114,7 @@ impl Leading {
     /// Whether a host other than its own may not know of the end yet, or may still run ranks.
     pub(super) fn expects_goodbyes(&self, own: Option<u32>) -> bool {
         let others = (0..).zip(&self.tracks).filter(|(rank, _)| Some(*rank) != own);
-        others.into_iter().any(|(_, track)| !track.state.is_free())
+        others.into_iter().any(|(_, track)| !track.state.is_over())
     }
 
     /// Whether a voter has answered something that was asked since then.
@@ -124,6 +126,12 @@ impl Leading {
     pub(super) fn note_goodbye(&mut self, host: HostId, why: String) {
         self.goodbyes.insert(host, why);
         self.news = true;
+    }
+
+    /// What started the hosts saw the processes of one end.
+    pub(super) fn note_ended(&mut self, host: HostId, by: &str) {
+        self.news = true;
+        self.ended.insert(host, by.to_owned());
     }
 
     /// A host wants to take part; what it is told meanwhile.
@@ -145,7 +153,8 @@ impl Leading {
             })
         });
         let waiting = self.joiners.values().map(|(request, _)| {
-            json!({"rank": null, "name": request.entry.name, "address": request.entry.address.to_string(), "state": "spare"})
+            let state = if request.stuck { HostState::Unkillable } else { HostState::Spare };
+            json!({"rank": null, "name": request.entry.name, "address": request.entry.address.to_string(), "state": state})
         });
         rows.chain(waiting).collect()
     }
@@ -207,6 +216,7 @@ impl<S: VoteStorage> Host<S> {
             losses: BTreeMap::new(),
             filled_ms: 0,
             goodbyes: BTreeMap::new(),
+            ended: BTreeMap::new(),
             joiners: BTreeMap::new(),
             pending: None,
             broken: false,
