@@ -81,6 +81,10 @@ impl Twin {
         let mut changed = false;
         for order in &orders.gangs {
             let running = usize::from(self.running);
+            if self.stuck && order.action == Action::End && self.ending_since_ms.is_none() {
+                self.ending_since_ms = Some(now_ms);
+                changed = true;
+            }
             if self.stuck && order.action == Action::Kill && self.killing_since_ms.is_none() {
                 self.killing_since_ms = Some(now_ms);
                 changed = true;
