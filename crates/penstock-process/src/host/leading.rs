@@ -149,12 +149,15 @@ impl Leading {
             json!({
                 "rank": rank, "name": entry.name, "address": entry.address.to_string(), "state": track.state,
                 "since_s": now_ms.saturating_sub(track.since_ms) as f64 / 1000.0, "slots": entry.slots,
-                "voter": list.voters.contains(&entry.id), "first_rank": list.first_rank(rank as u32),
+                "rack": entry.rack, "voter": list.voters.contains(&entry.id), "first_rank": list.first_rank(rank as u32),
             })
         });
         let waiting = self.joiners.values().map(|(request, _)| {
             let state = if request.stuck { HostState::Unkillable } else { HostState::Spare };
-            json!({"rank": null, "name": request.entry.name, "address": request.entry.address.to_string(), "state": state})
+            json!({
+                "rank": null, "name": request.entry.name, "address": request.entry.address.to_string(), "state": state,
+                "rack": request.entry.rack,
+            })
         });
         rows.chain(waiting).collect()
     }

@@ -28,6 +28,8 @@ class HostRow(msgspec.Struct, frozen=True):
     #: How long it has been in its state.
     since_s: float | None = None
     voter: bool = False
+    #: Hosts with the same word stand together; empty where nobody knows.
+    rack: str = ""
     #: The number of its first rank among the ranks of all hosts.
     first_rank: int | None = None
 

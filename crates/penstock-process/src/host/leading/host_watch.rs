@@ -141,7 +141,9 @@ impl<S: VoteStorage> Host<S> {
                 .map(|(request, _)| request)
                 .filter(|request| !request.stuck && fits(request) && !taken.contains(&request.entry.id))
                 .collect();
-            candidates.sort_by_key(|request| (!wished(request), request.entry.id));
+            let rack = list.host(rank).map(|entry| &entry.rack);
+            let elsewhere = |request: &JoinRequest| Some(&request.entry.rack) != rack;
+            candidates.sort_by_key(|request| (!wished(request), elsewhere(request), request.entry.id));
             if let Some(request) = candidates.first() {
                 taken.insert(request.entry.id);
                 placed.push((rank, request.entry.clone()));
