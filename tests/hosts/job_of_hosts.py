@@ -66,7 +66,8 @@ class JobOfHosts:
         program = changed.get("program", [str(self.folder / PROGRAM.name), str(self.folder)])
         assert isinstance(program, list)
         meeting = f"{self.world[0].address}:{PORT}"
-        hosts = ["--nnodes", str(nnodes), "--node-rank", str(node_rank), "--rdzv-endpoint", meeting]
+        numbered = [] if node_rank is None else ["--node-rank", str(node_rank)]
+        hosts = ["--nnodes", str(nnodes), *numbered, "--rdzv-endpoint", meeting]
         usual = ["--ranks", str(self.ranks), "--zygote", "never", "--restarts", "20", "--backoff", "0s"]
         options = changed.get("options", self.options)
         assert isinstance(options, Sequence)

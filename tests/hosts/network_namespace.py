@@ -114,6 +114,12 @@ class NamespaceHost:
         self.started.append(process)
         return process
 
+    def name_itself(self) -> None:
+        """Give its own name an address, as most real hosts have it."""
+        script = f"echo {self.address} {self.name} > /tmp/etc-hosts && mount --bind /tmp/etc-hosts /etc/hosts"
+        made = self.run("sh", "-c", script)
+        assert made.returncode == 0, made.stderr
+
     def processes(self) -> dict[int, str]:
         """What runs on it, but its first process and what that started: numbers from outside, and command lines."""
         namespace = os.readlink(f"/proc/{self.inner}/ns/pid") if self.inner else ""

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,6 +95,41 @@ def test_a_stop_from_one_host_ends_both_and_the_launcher(hosts: SshHosts) -> Non
     code, text = launcher.end()
     assert code != 0
     assert "stopped by `penstock stop`" in text
+    hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
+
+
+def test_a_host_whose_last_process_ssh_saw_end_is_gone_long_before_its_lease_ends(hosts: SshHosts) -> None:
+    """Goal: item 3. Method: everything of the job on a host is killed but the login; with a lease of ten minutes only what ssh saw
+    can end the wait for it."""
+    program = str(hosts.folder / "rank.py")
+    words = [
+        "--hosts",
+        "gpu01,gpu02",
+        "--ranks",
+        "1",
+        "--restarts",
+        "3",
+        "--lease",
+        "600s",
+        "--host-wait",
+        "10s",
+    ]
+    launcher = launch(hosts, *words, program, "wait")
+    hosts.launcher.await_(lambda: len(ranks_in(launcher.output.read_text())) == 2, "for two ranks")
+    server = hosts.servers["gpu02"]
+    parts = [
+        pid
+        for part in ("launch", "keeper", "agent", "coordinator")
+        for pid in server.pids(f"penstock-agent {part} ")
+    ]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in parts:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+    code, text = launcher.end()
+    assert code != 0
+    assert "host gpu02 (host rank 1) is gone: ssh saw its last process end on gpu02" in text, text
+    assert "proof" not in text
     hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
 
 

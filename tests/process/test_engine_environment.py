@@ -41,6 +41,24 @@ def test_srun_alone_makes_a_job_of_all_its_hosts() -> None:
     assert joined.meets_at_first
 
 
+@pytest.mark.parametrize(
+    ("address", "pattern", "rack"),
+    [
+        ("spine.leaf7.gpu03", "switch.switch.node", "spine.leaf7"),
+        ("leaf7.gpu03.example", "switch.node", "leaf7"),
+        ("gpu03", "node", ""),
+        ("", "", ""),
+        ("leaf7", "switch.node", ""),
+    ],
+)
+def test_what_slurm_knows_of_its_switches_is_the_rack_of_a_host(
+    address: str, pattern: str, rack: str
+) -> None:
+    joined = join({**SLURM, "SLURM_TOPOLOGY_ADDR": address, "SLURM_TOPOLOGY_ADDR_PATTERN": pattern})
+    assert joined is not None
+    assert joined.rack == rack
+
+
 def test_all_hosts_of_a_step_come_to_the_same_job() -> None:
     joins = [join({**SLURM, "SLURM_NODEID": str(rank)}) for rank in range(4)]
     assert len({joined.job_id("train") for joined in joins if joined}) == 1

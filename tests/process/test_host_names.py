@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import HostsInvalid
-from penstock.process.hosts.host_names import NamedHost, common_slots, expand, parse_host_file, read_hosts
+from penstock.process.hosts.host_names import (
+    NamedHost,
+    common_slots,
+    expand,
+    in_racks,
+    parse_host_file,
+    read_hosts,
+)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +81,14 @@ def test_a_host_file_of_mpirun_is_read(tmp_path: Path) -> None:
         NamedHost("me@gpu04", 8, "b"),
     ]
     assert common_slots(hosts) == 8
+
+
+def test_hosts_of_one_rack_stand_together_and_keep_their_order() -> None:
+    lines = "c rack=y\na rack=x\nb rack=y\ne\nd rack=x\nf\n"
+    hosts = in_racks(parse_host_file(lines, source="hosts"))
+    assert [host.name for host in hosts] == ["c", "b", "a", "d", "e", "f"]
+    alone = [NamedHost(name) for name in ("z", "a", "m")]
+    assert in_racks(alone) == alone
 
 
 @pytest.mark.parametrize(

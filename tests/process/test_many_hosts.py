@@ -192,6 +192,12 @@ def test_options_of_hosts_that_make_no_sense_are_refused(words: list[str], word:
         host_options(read([*words, HERE], {}).values)
 
 
+def test_a_host_says_its_rack_by_an_option_or_a_variable(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert host_file(furnished(home, *TWO, "--rack", "leaf7"))["rack"] == "leaf7"
+    with pytest.raises(UsageError, match="--rack and --hosts"):
+        hosts_asked(read(["--hosts", "a,b", "--rack", "leaf7", HERE], {}), {})
+
+
 def test_an_interface_that_is_not_there_is_named(home: Path) -> None:
     with pytest.raises(InterfaceUnknown, match="nothing0"):
         furnished(home, *TWO, "--interface", "nothing0")

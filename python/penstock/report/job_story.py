@@ -145,7 +145,8 @@ def _hosts(entry: dict[str, Any]) -> str:
     """Who is on the list of hosts from now on."""
     about = entry.get("about") or {}
     placed = [f"{host.get('name')} has host rank {rank}" for rank, host in about.get("placed", [])]
-    lost = [f"the host of host rank {rank} is lost" for rank in about.get("lost", [])]
+    states = dict(about.get("states", []))
+    lost = [f"the host of host rank {rank} is {states.get(rank, 'lost')}" for rank in about.get("lost", [])]
     back = [f"the host of host rank {rank} is back" for rank in about.get("back", [])]
     return ", ".join([*lost, *back, *placed]) or "the list of hosts is new"
 

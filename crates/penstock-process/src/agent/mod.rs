@@ -192,8 +192,7 @@ impl Agent {
         let due = self.coordinator.look_at_ms.is_some_and(|due_ms| now_ms >= due_ms);
         let gangs: Vec<GangReport> = (0..self.job.plans.len()).map(|gang| self.gang_report(gang)).collect();
         let number = self.coordinator.reports;
-        let unkillable =
-            self.unkillable_ranks() + u32::try_from(self.workers.abandoned.len()).unwrap_or(u32::MAX);
+        let unkillable = self.unkillable_processes();
         let report = Report { number, machine: 0, now_ms, stop: self.ending.stop.clone(), gangs, unkillable };
         let news = self.coordinator.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if news {

@@ -96,6 +96,14 @@ pub struct GangReport {
     pub lease_ended_ms: Option<u64>,
 }
 
+impl GangReport {
+    /// Processes of the life that are there.
+    pub fn alive(&self) -> u32 {
+        let running = self.workers.iter().filter(|worker| worker.running).count();
+        u32::try_from(running).unwrap_or(u32::MAX).saturating_add(self.orphans)
+    }
+}
+
 /// Everything that an agent knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
@@ -109,7 +117,7 @@ pub struct Report {
     pub stop: Option<Stop>,
     /// In the order of [`crate::job::Job::gangs`].
     pub gangs: Vec<GangReport>,
-    /// Workers that were killed and are still there: they sleep in the kernel.
+    /// Processes that were killed long ago and are still there: they sleep in the kernel.
     #[serde(default)]
     pub unkillable: u32,
 }

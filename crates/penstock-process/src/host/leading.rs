@@ -73,6 +73,8 @@ pub struct Leading {
     /// When a host rank was last filled, in the coordinator's time.
     filled_ms: u64,
     goodbyes: BTreeMap<HostId, String>,
+    /// Hosts whose processes were seen to end, and by whom.
+    ended: BTreeMap<HostId, String>,
     joiners: BTreeMap<HostId, (JoinRequest, u64)>,
     pending: Option<Pending>,
     /// It could not propose what it decided.
@@ -113,7 +115,7 @@ impl Leading {
     /// Whether a host other than its own may not know of the end yet, or may still run ranks.
     pub(super) fn expects_goodbyes(&self, own: Option<u32>) -> bool {
         let others = (0..).zip(&self.tracks).filter(|(rank, _)| Some(*rank) != own);
-        others.into_iter().any(|(_, track)| !track.state.is_free())
+        others.into_iter().any(|(_, track)| !track.state.is_over())
     }
 
     /// Whether a voter has answered something that was asked since then.
@@ -125,6 +127,12 @@ impl Leading {
     pub(super) fn note_goodbye(&mut self, host: HostId, why: String) {
         self.goodbyes.insert(host, why);
         self.news = true;
+    }
+
+    /// What started the hosts saw the processes of one end.
+    pub(super) fn note_ended(&mut self, host: HostId, by: &str) {
+        self.news = true;
+        self.ended.insert(host, by.to_owned());
     }
 
     /// A host wants to take part; what it is told meanwhile.
@@ -142,11 +150,15 @@ impl Leading {
             json!({
                 "rank": rank, "name": entry.name, "address": entry.address.to_string(), "state": track.state,
                 "since_s": now_ms.saturating_sub(track.since_ms) as f64 / 1000.0, "slots": entry.slots,
-                "voter": list.voters.contains(&entry.id), "first_rank": list.first_rank(rank as u32),
+                "rack": entry.rack, "voter": list.voters.contains(&entry.id), "first_rank": list.first_rank(rank as u32),
             })
         });
         let waiting = self.joiners.values().map(|(request, _)| {
-            json!({"rank": null, "name": request.entry.name, "address": request.entry.address.to_string(), "state": "spare"})
+            let state = if request.stuck { HostState::Unkillable } else { HostState::Spare };
+            json!({
+                "rank": null, "name": request.entry.name, "address": request.entry.address.to_string(), "state": state,
+                "rack": request.entry.rack,
+            })
         });
         rows.chain(waiting).collect()
     }
@@ -208,6 +220,7 @@ impl<S: VoteStorage> Host<S> {
             losses: BTreeMap::new(),
             filled_ms: 0,
             goodbyes: BTreeMap::new(),
+            ended: BTreeMap::new(),
             joiners: BTreeMap::new(),
             pending: None,
             broken: false,

@@ -61,10 +61,8 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         if self.config.founder && self.membership.term == 0 {
-            self.meeting
-                .came
-                .entry(self.me.id)
-                .or_insert_with(|| own_request(&self.config, &self.me, &self.digest));
+            let own = self.own_request();
+            self.meeting.came.entry(self.me.id).or_insert(own);
             self.found_if_all_are_here();
             return;
         }
@@ -126,13 +124,26 @@ impl<S: VoteStorage> Host<S> {
         self.meeting.said.as_ref().map(|(said, _)| said.clone()).unwrap_or_default()
     }
 
+    /// How this host asks for a place.
+    fn own_request(&self) -> JoinRequest {
+        JoinRequest {
+            entry: self.me.clone(),
+            node_rank: self.config.node_rank,
+            nnodes: self.config.nnodes,
+            versions: self.config.versions.clone(),
+            job: self.digest.clone(),
+            lease_ms: self.config.lease_ms,
+            stuck: self.agent.report().is_some_and(|report| report.unkillable > 0),
+        }
+    }
+
     fn ask_for_a_place(&mut self, host: HostId) {
         let recently = |(asked_ms, asked): &(u64, HostId)| *asked == host && self.now_ms < asked_ms + ASK_MS;
         if self.meeting.asked.as_ref().is_some_and(recently) {
             return;
         }
         self.meeting.asked = Some((self.now_ms, host));
-        self.say(host, Body::Join(Box::new(own_request(&self.config, &self.me, &self.digest))));
+        self.say(host, Body::Join(Box::new(self.own_request())));
     }
 
     /// Somebody has said who it is.
@@ -284,18 +295,6 @@ impl<S: VoteStorage> Host<S> {
         }
         self.summarise_own();
         self.change_voters();
-    }
-}
-
-/// How this host asks for a place.
-fn own_request(config: &crate::host::config::HostConfig, me: &HostEntry, digest: &str) -> JoinRequest {
-    JoinRequest {
-        entry: me.clone(),
-        node_rank: config.node_rank,
-        nnodes: config.nnodes,
-        versions: config.versions.clone(),
-        job: digest.to_owned(),
-        lease_ms: config.lease_ms,
     }
 }
 

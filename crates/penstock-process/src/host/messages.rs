@@ -48,6 +48,9 @@ pub struct JoinRequest {
     pub job: String,
     /// The lease that it was told.
     pub lease_ms: u64,
+    /// It has processes that cannot be killed, so it gets no rank yet.
+    #[serde(default)]
+    pub stuck: bool,
 }
 
 /// Orders for all hosts, numbered within a term.
@@ -163,4 +166,11 @@ pub enum Question {
     Ps,
     /// What was decided.
     Journal,
+    /// No question but news for the leader, from what started the hosts: it saw the processes of one end.
+    Ended {
+        /// Which start of which host.
+        host: HostId,
+        /// Who saw it, and how.
+        by: String,
+    },
 }

@@ -88,6 +88,10 @@ impl<S: VoteStorage> Host<S> {
         let everybody = *what == Question::Ps;
         let below = if everybody { self.below.heard() } else { Vec::new() };
         let rows = self.own_rows(what);
+        if let (Question::Ended { host, by }, Some(leading)) = (what, self.leading.as_mut()) {
+            self.out.push(Effect::Note(format!("{by}: nothing of host {host} runs any more")));
+            leading.note_ended(*host, by);
+        }
         let depth = if self.leading.is_some() { 1 } else { 3 };
         let until_ms = self.now_ms + PATIENCE_MS - depth * LEVEL_MS;
         let open = Open { asker, waits_for: below.iter().copied().collect(), rows, answered: 1, until_ms };
@@ -148,6 +152,8 @@ impl<S: VoteStorage> Host<S> {
             Question::Ps => self.worker_rows(),
             Question::Hosts => vec![self.host_rows()],
             Question::Journal => self.voter.as_ref().map(|voter| voter.lines.clone()).unwrap_or_default(),
+            // Who leads has taken note of it; from anybody else the answer is empty, and it is to be said again.
+            Question::Ended { host, .. } => self.leading.iter().map(|_| json!({"noted": host})).collect(),
         }
     }
 

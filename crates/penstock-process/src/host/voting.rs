@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::host::messages::{Body, Header};
 use crate::host::{Effect, Host};
 use crate::lease::grant;
+use crate::lease::host_state::HostState;
 use crate::tree::host_list::{HostEntry, HostId, HostList};
 use crate::vote::Configuration;
 use crate::vote::group::VoterGroup;
@@ -36,6 +37,9 @@ pub struct HostChange {
     /// Host ranks whose hosts came back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub back: Vec<u32>,
+    /// What became of those that were lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<(u32, HostState)>,
 }
 
 impl HostChange {

@@ -14,7 +14,7 @@ pub enum HostState {
     Unheard,
     /// Its lease is over, so nothing of it runs any more.
     Expired,
-    /// An engine saw its processes end.
+    /// What started it saw its processes end.
     Gone,
     /// It said goodbye.
     Left,
@@ -22,7 +22,7 @@ pub enum HostState {
     Spare,
     /// It gets no rank.
     Excluded,
-    /// Processes on it sleep in the kernel; it gets no rank until they are gone.
+    /// Processes on it were killed long ago and are still there, in the kernel. It gets no rank until they are gone.
     Unkillable,
 }
 
@@ -38,21 +38,26 @@ pub enum Fact {
     LeaseOver,
     /// It said goodbye.
     Goodbye,
-    /// An engine saw its processes end.
+    /// What started it saw its processes end. A hint, that an engine calls it down for example, is no such fact.
     SeenEnded,
     /// It was given a host rank.
     Placed,
     /// Its host rank was given to another.
     Replaced,
-    /// Processes on it cannot be killed.
+    /// It is heard, and processes on it outlive SIGKILL.
     Stuck,
-    /// They are gone.
+    /// It is heard, and they are gone.
     Freed,
 }
 
 impl HostState {
-    /// Whether its host rank may be given to another (H2).
+    /// Whether its host rank is another's to have (H2). Of a host that is unkillable everything else has to end first.
     pub fn is_free(self) -> bool {
+        self.is_over() || self == Self::Unkillable
+    }
+
+    /// Whether nothing is expected of it any more, not even a goodbye.
+    pub fn is_over(self) -> bool {
         matches!(self, Self::Expired | Self::Gone | Self::Left)
     }
 
@@ -67,14 +72,15 @@ impl HostState {
         use HostState::{Expired, Gone, Here, Joining, Left, Spare, Unheard, Unkillable};
         match (self, fact) {
             (Joining | Spare, Placed) => Some(Here),
-            (Unheard | Expired, Heard) => Some(Here),
+            // Whoever saw it end was wrong about a host that is heard again.
+            (Unheard | Expired | Gone, Heard) => Some(Here),
             (Here, Silent) => Some(Unheard),
             // Silence alone never leads here: only the end of a lease does (H3).
             (Unheard, LeaseOver) => Some(Expired),
             (Here | Unheard | Joining | Spare | Unkillable, Goodbye) => Some(Left),
             (Here | Unheard | Joining | Spare | Unkillable | Expired, SeenEnded) => Some(Gone),
             (Here | Expired | Unkillable, Replaced) => Some(Spare),
-            (Here, Stuck) => Some(Unkillable),
+            (Joining | Here | Unheard | Expired | Gone, Stuck) => Some(Unkillable),
             (Unkillable, Freed) => Some(Here),
             (Unkillable, LeaseOver) => Some(Expired),
             _ => None,
@@ -84,6 +90,8 @@ impl HostState {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const STATES: [HostState; 9] = [
@@ -97,22 +105,70 @@ mod tests {
         HostState::Excluded,
         HostState::Unkillable,
     ];
+    const FACTS: [Fact; 9] = [
+        Fact::Heard,
+        Fact::Silent,
+        Fact::LeaseOver,
+        Fact::Goodbye,
+        Fact::SeenEnded,
+        Fact::Placed,
+        Fact::Replaced,
+        Fact::Stuck,
+        Fact::Freed,
+    ];
 
     #[test]
     fn silence_frees_no_host_rank() {
-        for state in STATES {
+        for state in STATES.into_iter().filter(|state| !state.is_free()) {
             assert!(!state.after(Fact::Silent).is_some_and(HostState::is_free), "{state:?}");
         }
     }
 
     #[test]
-    fn a_host_rank_is_freed_by_a_lease_a_goodbye_or_an_engine_only() {
-        let frees = [Fact::LeaseOver, Fact::Goodbye, Fact::SeenEnded];
+    fn a_host_rank_is_freed_by_a_lease_a_goodbye_whoever_started_it_or_processes_that_cannot_be_killed() {
+        let frees = [Fact::LeaseOver, Fact::Goodbye, Fact::SeenEnded, Fact::Stuck];
         for state in STATES.into_iter().filter(|state| !state.is_free()) {
-            for fact in [Fact::Heard, Fact::Silent, Fact::Placed, Fact::Replaced, Fact::Stuck, Fact::Freed] {
+            for fact in FACTS.into_iter().filter(|fact| !frees.contains(fact)) {
                 assert!(!state.after(fact).is_some_and(HostState::is_free), "{state:?} {fact:?}");
             }
         }
         assert!(frees.iter().all(|fact| HostState::Unheard.after(*fact).is_some_and(HostState::is_free)));
+    }
+
+    proptest! {
+        /// Whatever is learned, in whatever order: a host whose processes cannot be killed gets no rank before they are gone, or
+        /// before it is known in another way that nothing of it runs.
+        #[test]
+        fn a_host_with_processes_that_cannot_be_killed_gets_no_rank_until_they_are_gone(
+            begin in 0..STATES.len(), facts in proptest::collection::vec(0..FACTS.len(), 1..40),
+        ) {
+            let (mut state, mut stuck) = (STATES[begin], STATES[begin] == HostState::Unkillable);
+            for fact in facts.into_iter().map(|fact| FACTS[fact]) {
+                let next = state.after(fact).unwrap_or(state);
+                stuck = match fact {
+                    Fact::Stuck => next == HostState::Unkillable,
+                    Fact::Freed => false,
+                    // Another has its host rank, or it is heard no more; what is heard of it later says it again.
+                    _ => stuck && next == HostState::Unkillable,
+                };
+                prop_assert_eq!(stuck, next == HostState::Unkillable, "{:?} {:?}", state, fact);
+                prop_assert!(!stuck || !next.is_fit());
+                prop_assert!(fact != Fact::Silent || next == state || next == HostState::Unheard);
+                prop_assert!(state != HostState::Excluded || next == state || next.is_free());
+                state = next;
+            }
+        }
+
+        /// A host that is over comes back only by being heard.
+        #[test]
+        fn nothing_but_a_sign_of_life_brings_a_host_back(
+            begin in 0..STATES.len(), fact in 0..FACTS.len(),
+        ) {
+            let (state, fact) = (STATES[begin], FACTS[fact]);
+            let next = state.after(fact).unwrap_or(state);
+            if state.is_over() && !next.is_over() {
+                prop_assert!(matches!(fact, Fact::Heard | Fact::Stuck | Fact::Replaced), "{:?} {:?}", state, fact);
+            }
+        }
     }
 }

@@ -47,6 +47,12 @@ impl GangSummary {
 pub struct Summary {
     /// The host ranks of the subtree.
     pub hosts: RankSet,
+    /// Of these, hosts with processes that were killed long ago and are still there.
+    #[serde(skip_serializing_if = "RankSet::is_empty")]
+    pub stuck: RankSet,
+    /// Of those, hosts on which nothing else of the job runs.
+    #[serde(skip_serializing_if = "RankSet::is_empty")]
+    pub quiet: RankSet,
     /// A host is in it twice, so counts say too much; nothing is decided from it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub overlapping: bool,
@@ -68,6 +74,7 @@ impl Summary {
         };
         let same = |one: &Self, two: &Self| one.gangs.iter().map(bare).eq(two.gangs.iter().map(bare));
         self.hosts == other.hosts
+            && (&self.stuck, &self.quiet) == (&other.stuck, &other.quiet)
             && self.overlapping == other.overlapping
             && self.stop == other.stop
             && same(self, other)
@@ -84,6 +91,8 @@ impl Summary {
         }
         Self {
             hosts: self.hosts.union(&other.hosts),
+            stuck: self.stuck.union(&other.stuck),
+            quiet: self.quiet.union(&other.quiet),
             overlapping,
             gangs,
             stop: merged_stop(self.stop, other.stop.as_ref()),

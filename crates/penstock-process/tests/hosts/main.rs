@@ -9,6 +9,7 @@
 mod chance;
 mod clock;
 mod node;
+mod states;
 mod twin;
 mod world;
 

@@ -1,7 +1,7 @@
 //! The agent of one imagined host: it does what an agent does with orders, and ends its ranks before the lease does.
 
 use penstock_process::coordinator::messages::{GangReport, Orders, PreparedLife, Report, WorkerReport};
-use penstock_process::coordinator::verdict::Action;
+use penstock_process::coordinator::verdict::{Action, UNKILLABLE_MS};
 use penstock_process::job::exit::Exit;
 use penstock_process::lease::grant;
 
@@ -34,6 +34,11 @@ pub(crate) struct Twin {
     pub(crate) ends: Vec<Ended>,
     ending_since_ms: Option<u64>,
     lease_ended_ms: Option<u64>,
+    /// Rank 0 will sleep in the kernel when it is ended, and outlive SIGKILL.
+    pub(crate) sticks: bool,
+    /// It does, and when it was killed.
+    stuck: bool,
+    killing_since_ms: Option<u64>,
 }
 
 impl Twin {
@@ -54,7 +59,15 @@ impl Twin {
             ends: Vec::new(),
             ending_since_ms: None,
             lease_ended_ms: None,
+            sticks: false,
+            stuck: false,
+            killing_since_ms: None,
         }
+    }
+
+    /// What slept in the kernel is gone.
+    pub(crate) fn wake(&mut self) {
+        (self.sticks, self.stuck, self.killing_since_ms) = (false, false, None);
     }
 
     /// Does what it is told; whether there is something to report.
@@ -68,6 +81,14 @@ impl Twin {
         let mut changed = false;
         for order in &orders.gangs {
             let running = usize::from(self.running);
+            if self.stuck && order.action == Action::End && self.ending_since_ms.is_none() {
+                self.ending_since_ms = Some(now_ms);
+                changed = true;
+            }
+            if self.stuck && order.action == Action::Kill && self.killing_since_ms.is_none() {
+                self.killing_since_ms = Some(now_ms);
+                changed = true;
+            }
             if matches!(order.action, Action::Prepare { .. }) {
                 if let Action::Prepare { incarnation } = order.action {
                     let next = self.life.map_or(0, |life| life + 1);
@@ -128,7 +149,7 @@ impl Twin {
     }
 
     fn end(&mut self, now_ms: u64, code: i32, asked: bool, why: Ended) {
-        self.running = false;
+        (self.running, self.stuck) = (false, self.sticks);
         (self.exit_code, self.exit_ms, self.asked) = (Some(code), Some(now_ms), asked);
         if self.ends.len() < 64 {
             self.ends.push(why);
@@ -142,20 +163,26 @@ impl Twin {
             0.. => Exit { code: Some(code), signal: None, core: false, memory_exhausted: false },
             _ => Exit { code: None, signal: Some(-code), core: false, memory_exhausted: false },
         });
+        let asleep = |rank: u32| self.stuck && rank == 0;
         let worker = |rank: u32| WorkerReport {
             rank,
             pid: 100 + rank as i32,
-            running: self.running,
-            exit: exit.clone(),
-            exit_ms: self.exit_ms,
+            running: self.running || asleep(rank),
+            exit: exit.clone().filter(|_| !asleep(rank)),
+            exit_ms: self.exit_ms.filter(|_| !asleep(rank)),
             asked: self.asked,
             pulse: None,
             heard_ms: None,
             signs: Default::default(),
         };
         let workers = if self.life.is_some() { (0..self.ranks).map(worker).collect() } else { Vec::new() };
-        let gone = self.life.is_some() && !self.running;
-        let prepared = self.prepared.map(|incarnation| PreparedLife { incarnation, port: Some(4000) });
+        let gone = self.life.is_some() && !self.running && !self.stuck;
+        let late = |since_ms: u64| now_ms >= since_ms + UNKILLABLE_MS;
+        let unkillable = u32::from(self.stuck && self.killing_since_ms.is_some_and(late));
+        let prepared = self
+            .prepared
+            .filter(|_| !self.stuck)
+            .map(|incarnation| PreparedLife { incarnation, port: Some(4000) });
         let gang = GangReport {
             incarnation: self.life,
             workers,
@@ -163,8 +190,9 @@ impl Twin {
             ending_since_ms: self.ending_since_ms,
             prepared,
             lease_ended_ms: self.lease_ended_ms,
+            killing_since_ms: self.killing_since_ms,
             ..GangReport::default()
         };
-        Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable: 0 }
+        Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable }
     }
 }

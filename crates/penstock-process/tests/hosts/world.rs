@@ -9,10 +9,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use penstock_process::host::config::{HostConfig, Versions};
-use penstock_process::host::messages::Message;
+use penstock_process::host::messages::{Message, Question};
 use penstock_process::host::{Effect, Event, Given, Host, LinkId, Membership};
 use penstock_process::lease::grant;
 use penstock_process::tree::host_list::{HostEntry, HostId, HostList};
+use serde_json::Value;
 
 use crate::chance::Chance;
 use crate::clock::HostClock;
@@ -55,6 +56,8 @@ pub(crate) struct World {
     runners: HashMap<u32, usize>,
     pub(crate) notes: Vec<String>,
     pub(crate) quiet: bool,
+    /// What hosts answered to who asked on them, the newest last.
+    pub(crate) answers: Vec<Value>,
 }
 
 impl World {
@@ -76,6 +79,7 @@ impl World {
             runners: HashMap::new(),
             notes: Vec::new(),
             quiet: false,
+            answers: Vec::new(),
             plan,
         };
         for number in 0..world.plan.hosts as usize {
@@ -298,7 +302,8 @@ impl World {
             Effect::Note(words) if !self.quiet => {
                 self.notes.push(format!("{} h{index}: {words}", self.now_ms))
             }
-            Effect::Note(_) | Effect::Write(_) | Effect::Answer(..) => {}
+            Effect::Answer(_, answer) => self.answers.push(answer),
+            Effect::Note(_) | Effect::Write(_) => {}
         }
     }
 
@@ -387,6 +392,16 @@ impl World {
         }
         self.by_link.retain(|(node, _), _| *node != index);
         self.boot(index);
+    }
+
+    /// Somebody on a host asks, or tells.
+    pub(crate) fn ask(&mut self, index: usize, question: Question) {
+        self.give(index, Event::Asked(1, question));
+    }
+
+    /// The agent of a host says how it is.
+    pub(crate) fn report(&mut self, index: usize) {
+        self.push(self.now_ms, Item::Report(index));
     }
 
     /// The ranks of a host end by themselves.

@@ -43,10 +43,12 @@ def list_(job: str, *, json: Json = False) -> int:
     if not hosts:
         say(f"{chosen.id}: {table.line()}")
         return 0
+    racks = any(host.rack for host in hosts)
     shown = [
         (
             _or_dash(host.rank),
             host.name,
+            *([host.rack] if racks else []),
             host.state,
             span(host.since_s),
             host.slots,
@@ -55,7 +57,7 @@ def list_(job: str, *, json: Json = False) -> int:
         )
         for host in hosts
     ]
-    heads = ["host rank", "host", "state", "for", "slots", "address", "part"]
+    heads = ["host rank", "host", *(["rack"] if racks else []), "state", "for", "slots", "address", "part"]
     print_table(heads, shown, right=["host rank", "for", "slots"])
     say(f"{chosen.id}: {table.line()}")
     return 0

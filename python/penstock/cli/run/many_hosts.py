@@ -19,7 +19,7 @@ from penstock.process.hosts import addresses
 from penstock.process.hosts.engine_environment import engine_facts
 from penstock.process.hosts.host_directory import HostFile, HostPlace, furnish_host
 from penstock.process.hosts.host_key import OPEN_KEY, job_secret, key_path, read_key
-from penstock.process.hosts.host_names import NamedHost, common_slots, read_host_file, read_hosts
+from penstock.process.hosts.host_names import NamedHost, common_slots, in_racks, read_host_file, read_hosts
 from penstock.process.hosts.join import Join, JoinOptions, host_count, join_of
 from penstock.process.job import units
 from penstock.process.job.launch import agent_path, stem
@@ -29,6 +29,8 @@ from penstock.process.job.spec import JobSpec
 LEASE_LEAST_S = 2.0
 LEASE_MOST_S = 86_400.0
 FANOUT_LEAST, FANOUT_MOST = 2, 4096
+#: Where an image or a login says which hosts fail together.
+RACK_VARIABLE = "PENSTOCK_RACK"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class HostOptions:
     state: str | None
     interface: str | None
     mixed: bool
+    #: What this host shares with its neighbours; empty where nobody says so.
+    rack: str = ""
 
 
 class SshHosts(NamedTuple):
@@ -99,6 +103,7 @@ def host_options(values: Mapping[str, Any]) -> HostOptions:
         state=None if state is None else str(Path(state).absolute()),
         interface=values["interface"],
         mixed=values["mixed"],
+        rack=values["rack"] or "",
     )
 
 
@@ -111,9 +116,9 @@ def furnish_join(
     secret = _join_secret(home, join, words, environment)
     for note in join.notes:
         _note(note)
-    host = host_file(
-        join, options, local_address=words.values["local_addr"], slots=sum(r.ranks for r in spec.roles)
-    )
+    options = replace(options, rack=options.rack or environment.get(RACK_VARIABLE) or join.rack)
+    # The list of hosts counts ranks of the first role; of any other all hosts have the same number.
+    host = host_file(join, options, local_address=words.values["local_addr"], slots=spec.roles[0].ranks)
     if words.values["no_key"]:
         host = replace(host, open=True)
         _note(f"hosts join without a key: everyone who reaches {host.endpoint} can run commands in this job")
@@ -150,6 +155,7 @@ def host_file(join: Join, options: HostOptions, *, local_address: str, slots: in
         nnodes=join.hosts,
         node_rank=join.node_rank,
         slots=slots,
+        rack=options.rack,
         lease_ms=round(options.lease_s * 1000),
         fanout=options.fanout,
         host_wait_ms=round(wait_s * 1000),
@@ -219,6 +225,10 @@ def _ssh_hosts(words: CommandLine) -> SshHosts:
             )
     if values["stdin"] is not None:
         raise UsageError("--stdin and --hosts exclude each other", hint="let the rank read a file")
+    if values["rack"]:
+        raise UsageError(
+            "--rack and --hosts exclude each other", hint="a line of a host file may say rack=NAME"
+        )
     hosts = (
         read_hosts(values["hosts"])
         if values["hosts"] is not None
@@ -231,6 +241,7 @@ def _ssh_hosts(words: CommandLine) -> SshHosts:
             f"--ranks must be a number with --hosts, got {values['ranks']}",
             hint="hosts are not looked at before the job runs there; slots=N in a host file counts as well",
         )
+    hosts = in_racks(hosts)
     return SshHosts(hosts, 0 if "ranks" in words.given else common_slots(hosts))
 
 

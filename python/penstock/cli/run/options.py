@@ -199,6 +199,11 @@ HOSTS = (
     Option(
         ("--interface",), "text", "The network interface between hosts (default: the one that leads there)."
     ),
+    Option(
+        ("--rack",),
+        "text",
+        "What this host shares with its neighbours, such as a switch (default: PENSTOCK_RACK, or what Slurm says).",
+    ),
     Option(("--mixed",), "flag", "Let hosts with other versions of Penstock or Python join.", False),
     Option(("--no-key",), "flag", "Join without a key: everyone who reaches the endpoint can.", False),
     Option(

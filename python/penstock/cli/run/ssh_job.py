@@ -74,7 +74,7 @@ def bundles_of(
                     founder=number == 0,
                     nnodes=len(hosts),
                     node_rank=number,
-                    slots=sum(role.ranks for role in spec.roles),
+                    slots=spec.roles[0].ranks,
                     rack=host.rack,
                     lease_ms=round(options.lease_s * 1000),
                     fanout=options.fanout,

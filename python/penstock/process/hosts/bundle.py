@@ -23,6 +23,7 @@ from penstock.errors.process import BundleInvalid
 from penstock.errors.root import PenstockError
 from penstock.process.hosts import addresses
 from penstock.process.hosts.host_directory import HostFile, HostPlace, furnish_host, versions
+from penstock.process.hosts.host_end import adopt_orphans, end_line, has_ended_untold, tell_leader
 from penstock.process.hosts.line_channel import LineChannel
 from penstock.process.hosts.output_pump import OutputPump
 from penstock.process.job.local_home import local_home
@@ -102,8 +103,11 @@ def greeting(environment: Mapping[str, str]) -> dict[str, Any]:
 class Receiver:
     """Stands between the login and the launcher of this host: passes output back and signals on."""
 
-    def __init__(self, channel: LineChannel, child: "subprocess.Popen[bytes]", detach_after_s: float) -> None:
+    def __init__(
+        self, channel: LineChannel, child: "subprocess.Popen[bytes]", directory: Path, detach_after_s: float
+    ) -> None:
         self._channel, self._child, self._detach_after_s = channel, child, detach_after_s
+        self._directory = directory
         assert child.stdout is not None
         assert child.stderr is not None
         self._pumps = [OutputPump(child.stdout.fileno(), 1), OutputPump(child.stderr.fileno(), 2)]
@@ -149,6 +153,9 @@ class Receiver:
         wanted = SIGNALS.get(str(message.get("signal")))
         if wanted is not None:
             self._child.send_signal(wanted)
+        ended = message.get("ended")
+        if isinstance(ended, dict):
+            tell_leader(self._directory, str(ended.get("host")), str(ended.get("by")))
         if message.get("goodbye") == "killed":
             # As if the launcher here had been killed: the agent ends all ranks at once.
             self._child.kill()
@@ -177,6 +184,7 @@ def receive(agent: Path, environment: Mapping[str, str]) -> int:
 
     place = HostPlace(home=penstock_home(), local=local_home(environment))
     directory = furnish_host(place, bundle.description, bundle.host, bytes.fromhex(bundle.secret))
+    adopt_orphans()
     child = subprocess.Popen(
         [str(agent), "launch", str(directory)],
         stdin=subprocess.DEVNULL,
@@ -184,7 +192,11 @@ def receive(agent: Path, environment: Mapping[str, str]) -> int:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    return Receiver(channel, child, bundle.detach_after_s).run()
+    code = Receiver(channel, child, directory, bundle.detach_after_s).run()
+    if not bundle.description.get("detached") and has_ended_untold(directory):
+        os.set_blocking(1, True)
+        os.write(1, end_line(bundle.secret, bundle.host.host))
+    return code
 
 
 def check_agent(agent: Path) -> None:

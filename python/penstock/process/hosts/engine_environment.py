@@ -32,6 +32,8 @@ class EngineFacts:
     names: Sequence[str] = ()
     #: What the engine calls this host.
     own_name: str = ""
+    #: What this host shares with its neighbours, where the engine knows its network.
+    rack: str = ""
     #: When the engine will end the job, in seconds since 1970.
     ends_at: float | None = None
     #: For people: hosts that are there and not used.
@@ -83,8 +85,16 @@ def _slurm(environment: Mapping[str, str]) -> EngineFacts:
         rendezvous_id=identity,
         names=tuple(names),
         own_name=environment.get("SLURMD_NODENAME", ""),
+        rack=_slurm_rack(environment),
         ends_at=ends_at,
     )
+
+
+def _slurm_rack(environment: Mapping[str, str]) -> str:
+    """The switches above a host, ``spine.leaf7`` of ``spine.leaf7.gpu03``; only where Slurm was told of any (``topology.conf``)."""
+    levels = environment.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
+    parts = environment.get("SLURM_TOPOLOGY_ADDR", "").split(".", len(levels) - 1)
+    return ".".join(parts[:-1]) if len(parts) == len(levels) and levels[-1] == "node" else ""
 
 
 def _check_tasks(environment: Mapping[str, str], hosts: int) -> None:

@@ -99,6 +99,14 @@ def common_slots(hosts: Sequence[NamedHost], *, option: str = "--hostfile") -> i
     return counts.pop() if counts else 0
 
 
+def in_racks(hosts: Sequence[NamedHost]) -> list[NamedHost]:
+    """The hosts so that those of one rack stand together: racks in the order in which they are named first, hosts in theirs."""
+    first: dict[str, int] = {}
+    for place, host in enumerate(hosts):
+        first.setdefault(host.rack, place)
+    return sorted(hosts, key=lambda host: first[host.rack])
+
+
 def _fields(words: Iterable[str], colon_slots: str, where: str, option: str) -> tuple[int, str]:
     slots, rack = colon_slots, ""
     for word in words:

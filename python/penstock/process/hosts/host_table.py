@@ -28,6 +28,8 @@ class HostRow(msgspec.Struct, frozen=True):
     #: How long it has been in its state.
     since_s: float | None = None
     voter: bool = False
+    #: Hosts with the same word stand together; empty where nobody knows.
+    rack: str = ""
     #: The number of its first rank among the ranks of all hosts.
     first_rank: int | None = None
 
@@ -99,6 +101,15 @@ def journal_lines(job: Job) -> list[dict[str, Any]]:
     return _ask_all(job, "journal").rows
 
 
-def _ask_all(job: Job, question: str) -> Rows:
+def report_ended(job: Job, host: str, by: str) -> bool:
+    """Tell the leader that the processes of a host were seen to end; whether it has taken note. Raises ``JobSilent``.
+
+    ``host`` is the ``host`` of its ``host.json``: one start of it. This is for what starts hosts and sees their processes end. A hint, for
+    example that an engine calls a host down, is not that.
+    """
+    return bool(_ask_all(job, {"ended": {"host": host, "by": by}}).rows)
+
+
+def _ask_all(job: Job, question: str | dict[str, Any]) -> Rows:
     answer = ask(job, {"ask": question}, at=HOST_SOCKET)
     return Rows(answer.get("rows", []), int(answer.get("answered", 0)), int(answer.get("hosts", 0)))

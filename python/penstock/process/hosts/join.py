@@ -62,6 +62,8 @@ class Join:
     rendezvous_id: str
     names: Sequence[str] = ()
     own_name: str = ""
+    #: What this host shares with its neighbours, where an engine says so.
+    rack: str = ""
     #: Whether the host that counts as 0 is where hosts meet: torchrun's static form, and engines.
     meets_at_first: bool = False
     #: Whether somebody said that hosts meet here (``is_host`` of --rdzv-conf).
@@ -130,6 +132,7 @@ def join_of(options: JoinOptions, facts: EngineFacts) -> Join | None:
         rendezvous_id=options.rdzv_id or facts.rendezvous_id or "none",
         names=tuple(facts.names) if len(facts.names) == hosts else (),
         own_name=facts.own_name,
+        rack=facts.rack,
         meets_at_first=at_first,
         ends_at=facts.ends_at,
         is_meeting_host=conf.is_host,

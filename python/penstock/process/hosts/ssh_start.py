@@ -16,6 +16,7 @@ from typing import Any
 from penstock.errors.process import HostsMissing
 from penstock.process.hosts.bundle import SIGNALS, Bundle
 from penstock.process.hosts.farewell import DONE
+from penstock.process.hosts.host_end import end_line
 from penstock.process.hosts.ssh_login import SSH_TROUBLE, Login, Shipment
 from penstock.process.hosts.starter import HostGreeting
 
@@ -24,6 +25,8 @@ PING_S = 5.0
 #: Between words about hosts that are waited for.
 NEWS_S = 10.0
 DESCRIPTORS_SPARE = 64
+#: Hosts that are told of the end of another; each tells the leader.
+TOLD_MAX = 3
 #: For the other hosts to answer as well, once one has failed: all troubles in one message.
 OTHERS_S = 10.0
 
@@ -53,6 +56,8 @@ class SshStarter:
         self._selector = selectors.DefaultSelector()
         self._signals: deque[int] = deque(maxlen=16)
         self._codes: list[int] = []
+        #: What each host says when nothing of the job is left on it, and which start of it that is.
+        self._last_words: dict[str, tuple[bytes, str]] = {}
         self._lifeline: int | None = None
         self._begun = False
 
@@ -68,6 +73,7 @@ class SshStarter:
             self._stand_by()
             self._begun = True
             for host, bundle in zip(self._hosts, parcels, strict=True):
+                self._last_words[host] = end_line(bundle.secret, bundle.host.host), bundle.host.host
                 self._logins[host].send(bundle.to_json())
         except BaseException:
             self.release()
@@ -171,6 +177,10 @@ class SshStarter:
             self._show(login, number, line)
 
     def _show(self, login: Login, number: int, line: bytes) -> None:
+        last_words, started = self._last_words.get(login.host, (None, ""))
+        if number == login.out and line == last_words:
+            self._pass_end_on(login.host, started)
+            return
         stream = sys.stdout if number == login.out else sys.stderr
         stream.buffer.write(line)
         stream.flush()
@@ -185,6 +195,13 @@ class SshStarter:
                 f" and end {self._limits.detach_after_s:g} s after it"
             )
         login.close()
+
+    def _pass_end_on(self, host: str, started: str) -> None:
+        """Let the others know that a host has ended: a few of them, because one is enough."""
+        others = [login for other, login in self._logins.items() if other != host and not login.is_over]
+        by = f"ssh saw its last process end on {host}"
+        for login in others[:TOLD_MAX]:
+            login.send({"ended": {"host": started, "by": by}})
 
     def _send_all(self, message: dict[str, Any]) -> None:
         for login in self._logins.values():

@@ -44,7 +44,10 @@ class HostStarter(Protocol):
         """
 
     def watch(self) -> int:
-        """Pass output and signals until every host has ended; the exit code of the job."""
+        """Pass output and signals until every host has ended; the exit code of the job.
+
+        A host whose processes were seen to end is told to the job (``host_table.report_ended``): it is ``gone``. Hints tell nothing.
+        """
 
     def release(self) -> None:
         """Let go of every host: those that still run are told that their launcher has ended."""

@@ -278,6 +278,17 @@ impl Agent {
         hopeless || self.running_of(gang).is_empty()
     }
 
+    /// How many processes were killed long ago and are still there, of this life and of earlier ones.
+    pub(in crate::agent) fn unkillable_processes(&self) -> u32 {
+        let hopeless = (0..self.job.plans.len()).filter(|gang| {
+            let killed_ms = self.workers.tracked[*gang].killing_since_ms;
+            killed_ms.is_some_and(|since_ms| now_ms() >= since_ms + UNKILLABLE_MS)
+        });
+        let left = |gang: usize| self.running_of(gang).len() + self.workers.tracked[gang].orphans as usize;
+        let count = hopeless.map(left).sum::<usize>() + self.workers.abandoned.len();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
     /// Waits no more for workers that cannot be killed.
     fn abandon(&mut self, gang: usize) {
         for pid in self.running_of(gang) {

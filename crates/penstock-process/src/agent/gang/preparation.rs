@@ -82,8 +82,11 @@ impl Agent {
         None
     }
 
-    /// What is ready of a gang's next life; nothing before all is.
+    /// What is ready of a gang's next life; nothing before all is, or while processes of an earlier one cannot be killed.
     pub(in crate::agent) fn prepared(&self, gang: usize) -> Option<PreparedLife> {
+        if self.unkillable_processes() > 0 {
+            return None;
+        }
         let found = self.workers.tracked[gang].preparation.as_ref().filter(|known| known.is_placed)?;
         let number = self.zygotes.by_role.get(self.job.plans[gang].role).copied().flatten();
         let warming = number.is_some_and(|number| *self.zygotes.pool.readiness(number) == Readiness::Warming);

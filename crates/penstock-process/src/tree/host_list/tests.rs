@@ -38,6 +38,22 @@ proptest! {
         }
     }
 
+    /// However hosts and racks are mixed: every rack has a voter before any has two, and nobody votes who may not.
+    #[test]
+    fn no_rack_has_two_voters_while_another_has_none(
+        racks in proptest::collection::vec(0..6_u32, 3..60), lost in proptest::collection::btree_set(0..60_u32, 0..3),
+    ) {
+        let names: Vec<String> = racks.iter().map(|rack| format!("r{rack}")).collect();
+        let list = list(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let voters = list.elect_voters(&lost, &[]);
+        let of = |voter: &HostId| list.entry(*voter).map(|entry| entry.rack.clone());
+        let chosen: BTreeSet<_> = voters.iter().map(of).collect();
+        let here = (0..list.len()).filter(|rank| !lost.contains(rank));
+        let there: BTreeSet<_> = here.filter_map(|rank| list.host(rank)).map(|entry| entry.rack.clone()).collect();
+        prop_assert_eq!(chosen.len(), voters.len().min(there.len()));
+        prop_assert!(voters.iter().all(|voter| list.rank_of(*voter).is_some_and(|rank| !lost.contains(&rank))));
+    }
+
     #[test]
     fn a_takeover_moves_the_edges_of_two_places_only(hosts in 2..2000_u32, leader in 1..2000_u32) {
         let leader = leader % hosts;

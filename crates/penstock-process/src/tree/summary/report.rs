@@ -47,8 +47,12 @@ impl Summary {
             let part = Part { job, place, gang, plan, about: &about, now_ms: report.now_ms };
             GangSummary { lives: vec![part.life()] }
         });
+        let only = |so: bool| if so { RankSet::one(place.host_rank) } else { RankSet::default() };
+        let alive = report.gangs.iter().map(GangReport::alive).fold(0, u32::saturating_add);
         Self {
             hosts: RankSet::one(place.host_rank),
+            stuck: only(report.unkillable > 0),
+            quiet: only(report.unkillable > 0 && alive <= report.unkillable),
             overlapping: false,
             gangs: gangs.collect(),
             stop: report.stop.clone(),

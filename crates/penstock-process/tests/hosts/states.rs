@@ -1,0 +1,106 @@
+//! States of hosts that are neither heard nor lost: processes that cannot be killed, and hosts whose processes were seen to end.
+
+use penstock_process::host::messages::Question;
+
+use crate::chance::Chance;
+use crate::world::World;
+use crate::{await_life, for_seeds, plan, running};
+
+/// The states of all hosts, as the leader says: first those with a host rank, then those that wait for one.
+fn states(world: &mut World) -> Vec<String> {
+    let leader = world.leader().expect("a leader");
+    world.ask(leader, Question::Hosts);
+    let rows = world.answers.last().expect("an answer")["rows"][0]["hosts"].clone();
+    let rows = rows.as_array().cloned().unwrap_or_default();
+    rows.iter().map(|row| row["state"].as_str().unwrap_or("?").to_owned()).collect()
+}
+
+/// Goal: H2, H8. Method: a rank outlives SIGKILL; its host is told apart, another takes its host rank, and it gets one only when the
+/// rank is gone.
+#[test]
+fn a_host_whose_processes_cannot_be_killed_gets_no_rank_until_they_are_gone() {
+    for_seeds(10, "unkillable", |seed| {
+        let mut world = running(seed, plan(4));
+        world.nodes[2].twin.sticks = true;
+        world.end_ranks(0, 1);
+        for _ in 0..8 {
+            world.run_until(world.now_ms + 1000);
+            world.report(2);
+        }
+        world.run_until(world.now_ms + 2000);
+        assert_eq!(states(&mut world), ["here", "here", "unkillable", "here"], "{}", world.notes.join("\n"));
+        assert_eq!(world.running().0, 0, "all wait for a host");
+        let other = world.add_host(world.nodes.len(), None);
+        await_life(&mut world, 4, 1, 30_000);
+        assert!(!world.nodes[2].twin.running && world.nodes[other].twin.running);
+        world.run_until(world.now_ms + 3000);
+        assert_eq!(states(&mut world), ["here", "here", "here", "here", "unkillable"]);
+        // Another host is lost, and this one gets no rank while it is not free.
+        world.kill(1);
+        world.run_until(world.now_ms + world.lease_over_ms() + 10_000);
+        assert_eq!(world.running().0, 0);
+        world.nodes[2].twin.wake();
+        world.report(2);
+        await_life(&mut world, 4, 2, 30_000);
+        assert!(world.nodes[2].twin.running);
+    });
+}
+
+/// Goal: what sleeps in the kernel costs no host rank once it is gone. Method: as above, and no other host comes.
+#[test]
+fn a_host_whose_stuck_processes_end_has_its_rank_back() {
+    for_seeds(10, "unkillable and back", |seed| {
+        let mut world = running(seed, plan(3));
+        let stuck = Chance::new(seed, &[6]).between(0, 2) as usize;
+        world.nodes[stuck].twin.sticks = true;
+        world.end_ranks(stuck, 1);
+        for _ in 0..10 {
+            world.run_until(world.now_ms + 1000);
+            world.report(stuck);
+        }
+        assert_eq!(states(&mut world)[stuck], "unkillable", "{}", world.notes.join("\n"));
+        world.nodes[stuck].twin.wake();
+        world.report(stuck);
+        await_life(&mut world, 3, 1, 30_000);
+        assert_eq!(world.ended_by_lease(), 0);
+    });
+}
+
+/// Goal: what saw the processes of a host end frees its host rank at once. Method: a host is killed while another waits; somebody tells
+/// the job on any host, and the next life begins long before a lease is over.
+#[test]
+fn a_host_whose_processes_were_seen_to_end_is_gone_at_once() {
+    for_seeds(20, "gone", |seed| {
+        let mut chance = Chance::new(seed, &[8]);
+        let mut world = running(seed, plan(5));
+        world.add_host(5, None);
+        world.run_until(world.now_ms + 3000);
+        let lost = chance.between(0, 4) as usize;
+        if world.leader() == Some(lost) {
+            // Its voters would need their time to choose another, which is not what this is about.
+            return;
+        }
+        let teller = (lost + chance.between(1, 4) as usize) % 5;
+        let host = world.nodes[lost].config.host;
+        world.kill(lost);
+        world.ask(teller, Question::Ended { host, by: "its starter saw them end".to_owned() });
+        world.run_until(world.now_ms + 500);
+        let answer = world.answers.last().expect("an answer");
+        assert_eq!(answer["rows"][0]["noted"], host.to_string(), "{answer}");
+        await_life(&mut world, 5, 1, 10_000);
+        assert_eq!(world.ended_by_lease(), 0);
+    });
+}
+
+/// Goal: who is wrong about a host costs a life, and no more. Method: a host that runs is said to have ended.
+#[test]
+fn a_host_that_was_said_to_have_ended_and_is_heard_has_its_rank_back() {
+    for_seeds(10, "liar", |seed| {
+        let mut world = running(seed, plan(4));
+        let lost = (world.leader().expect("a leader") + 1) % 4;
+        let host = world.nodes[lost].config.host;
+        world.ask(lost, Question::Ended { host, by: "an engine that lies".to_owned() });
+        await_life(&mut world, 4, 1, 60_000);
+        assert_eq!(world.ended_by_lease(), 0);
+    });
+}
