@@ -69,7 +69,11 @@ impl<S: VoteStorage> Host<S> {
     }
 
     pub(super) fn hear_ask(&mut self, from: HostId, question: u64, down: bool, what: Question) {
-        if down {
+        let way = if down { Way::Down } else { Way::Up };
+        if self.questions.open.contains_key(&(question, way)) {
+            // While a tree changes two hosts may each take the other for the one above; a question goes round only once.
+            self.say(from, Body::Answer { question, rows: Vec::new(), answered: 0 });
+        } else if down {
             self.ask_below(question, Asker::Host(from), &what);
         } else {
             self.pass_on(question, Asker::Host(from), &what);
