@@ -16,6 +16,11 @@ from pathlib import Path
 from tests.process.jobs import wait_until
 
 PATIENCE_S = 60.0
+#: Looks at who is outside of a group while some of them start others.
+ROUNDS_MAX = 50
+#: Control groups that can be frozen: of version 1, else of version 2.
+FREEZER = Path("/sys/fs/cgroup/freezer")
+UNIFIED = Path("/sys/fs/cgroup")
 _WORLDS = itertools.count()
 #: Waits for what it starts and for orphans, as the first process of a machine does.
 _FIRST = "while :; do sleep 1000 & wait $!; done"
@@ -162,8 +167,53 @@ class NamespaceHost:
         """Let in again what comes."""
         _run("ip", "netns", "exec", self.name, "nft", "delete", "table", "inet", "cut")
 
+    @property
+    def _freezer(self) -> Path:
+        """Its control group of those that can be frozen, in whichever version this machine has."""
+        first = FREEZER if FREEZER.is_dir() else UNIFIED
+        return first / f"penstock-{self.name}"
+
+    def freeze(self) -> None:
+        """Freeze everything on it at once, as a machine that is paused: nobody on it gets to run, whatever signal comes."""
+        group = self._freezer
+        group.mkdir(exist_ok=True)
+        for _ in range(ROUNDS_MAX):
+            outside = set(self.processes()) - {int(pid) for pid in (group / "cgroup.procs").read_text().split()}
+            for pid in outside:
+                with suppress(OSError):
+                    (group / "cgroup.procs").write_text(str(pid))
+            if not outside:
+                break
+        self._set_frozen(True)
+        self.await_(self._is_frozen, "until it is frozen")
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._set_frozen(False)
+
+    def _set_frozen(self, frozen: bool) -> None:
+        if FREEZER.is_dir():
+            (self._freezer / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
+        else:
+            (self._freezer / "cgroup.freeze").write_text("1" if frozen else "0")
+
+    def _is_frozen(self) -> bool:
+        if FREEZER.is_dir():
+            return (self._freezer / "freezer.state").read_text().strip() == "FROZEN"
+        return "frozen 1" in (self._freezer / "cgroup.events").read_text()
+
+    def _forget_freezer(self) -> None:
+        group = self._freezer
+        if not group.is_dir():
+            return
+        self._set_frozen(False)
+        self.await_(lambda: not (group / "cgroup.procs").read_text().split(), "until its group is empty")
+        group.rmdir()
+
     def end(self) -> None:
         """End it with everything on it."""
+        if self._freezer.is_dir():
+            self._set_frozen(False)
         if self.first is not None:
             inner = self.inner
             if inner:
@@ -175,6 +225,7 @@ class NamespaceHost:
         for process in self.started:
             process.kill()
             process.wait(timeout=PATIENCE_S)
+        self._forget_freezer()
         subprocess.run(["ip", "link", "delete", self._veth], check=False, capture_output=True)
         subprocess.run(["ip", "netns", "delete", self.name], check=False, capture_output=True)
 
