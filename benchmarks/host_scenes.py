@@ -79,7 +79,9 @@ def _running(swarm: Swarm) -> int:
 
 def _all_answer(swarm: Swarm, asked: int) -> None:
     answer = swarm.ask(asked, "ps")
-    assert answer.get("answered") == swarm.hosts, {key: answer.get(key) for key in ("answered", "hosts", "ok")}
+    assert answer.get("answered") == swarm.hosts, {
+        key: answer.get(key) for key in ("answered", "hosts", "ok")
+    }
 
 
 def _ps(swarm: Swarm, asked: int) -> None:

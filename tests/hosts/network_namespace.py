@@ -26,6 +26,11 @@ _WORLDS = itertools.count()
 _FIRST = "while :; do sleep 1000 & wait $!; done"
 
 
+def _first_closed(path: Path) -> Path | None:
+    """The uppermost directory on the way that other users cannot pass."""
+    return next((folder for folder in reversed(path.parents) if not folder.stat().st_mode & 0o001), None)
+
+
 def _run(*words: str) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
@@ -87,6 +92,19 @@ class NamespaceHost:
         bin_folder = str(Path(sys.executable).parent)
         path = f"{bin_folder}:{os.environ.get('PATH', '')}"
         return {**kept, "HOME": "/tmp/home", "TMPDIR": "/tmp", "PATH": path, **(more or {})}
+
+    def open_to_all(self, *paths: Path) -> None:
+        """Let ordinary users reach these, whatever they lie below: a mount over what is closed to them, on this host alone."""
+        kept, script = "/tmp/open", ["set -e"]
+        for number, path in enumerate(paths):
+            script.append(f"mkdir -p {kept}/{number}; mount --bind {path} {kept}/{number}")
+        closed = {_first_closed(path) for path in paths} - {None}
+        script += [f"mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in sorted(map(str, closed))]
+        for number, path in enumerate(paths):
+            if _first_closed(path) is not None:
+                script.append(f"mkdir -p {path}; mount --bind {kept}/{number} {path}")
+        opened = self.run("bash", "-c", "; ".join(script))
+        assert opened.returncode == 0, opened.stderr
 
     def run(
         self, *words: str, variables: Mapping[str, str] | None = None
@@ -178,7 +196,9 @@ class NamespaceHost:
         group = self._freezer
         group.mkdir(exist_ok=True)
         for _ in range(ROUNDS_MAX):
-            outside = set(self.processes()) - {int(pid) for pid in (group / "cgroup.procs").read_text().split()}
+            outside = set(self.processes()) - {
+                int(pid) for pid in (group / "cgroup.procs").read_text().split()
+            }
             for pid in outside:
                 with suppress(OSError):
                     (group / "cgroup.procs").write_text(str(pid))

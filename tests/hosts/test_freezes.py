@@ -24,7 +24,9 @@ def test_a_host_frozen_for_less_than_its_lease_loses_nothing(tmp_path: Path) -> 
         job.assert_nothing_left()
 
 
-def test_a_host_frozen_past_its_lease_has_no_ranks_when_it_is_thawed_and_may_come_again(tmp_path: Path) -> None:
+def test_a_host_frozen_past_its_lease_has_no_ranks_when_it_is_thawed_and_may_come_again(
+    tmp_path: Path,
+) -> None:
     """Goal: H2 on a host whose processes cannot act, and P2 on the others.
 
     Method: freeze it until the leader calls it expired and the others have ended the life; thaw it. What the kernel's timers had in store
@@ -53,7 +55,11 @@ def _come_again(job, index: int) -> None:  # type: ignore[no-untyped-def]
     """Start a host anew if its keeper's time was over, as an engine does."""
     host = job.host(index)
     deadline = time.monotonic() + 5.0
-    while time.monotonic() < deadline and job.launchers[index].poll() is None and not job.rank_pids(index)[index]:
+    while (
+        time.monotonic() < deadline
+        and job.launchers[index].poll() is None
+        and not job.rank_pids(index)[index]
+    ):
         threading.Event().wait(0.02)
     if job.launchers[index].poll() is not None:
         host.await_(lambda: not host.processes(), "to have nothing left")

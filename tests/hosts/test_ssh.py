@@ -107,7 +107,9 @@ def test_a_killed_sshd_costs_no_rank_and_the_job_ends_well(hosts: SshHosts) -> N
     hosts.launcher.await_(lambda: len(ranks_in(launcher.output.read_text())) == 2, "for two ranks")
     ranks = {name: host.pids("rank.py until") for name, host in hosts.servers.items()}
     assert hosts.servers["gpu02"].kill(signal.SIGKILL, "sshd")
-    hosts.launcher.await_(lambda: "the connection to gpu02 broke" in launcher.output.read_text(), "for a note")
+    hosts.launcher.await_(
+        lambda: "the connection to gpu02 broke" in launcher.output.read_text(), "for a note"
+    )
     assert {name: host.pids("rank.py until") for name, host in hosts.servers.items()} == ranks
     finish.touch()
     code, text = launcher.end()

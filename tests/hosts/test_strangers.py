@@ -140,7 +140,9 @@ def test_a_flood_at_every_port_and_another_key_leave_no_host_unheard(tmp_path: P
         ports = [host["address"] for host in job.ask(0, "hosts")[0]["hosts"]]
         (tmp_path / "key").write_text("66" * 32 + "\n")
         floods = [
-            job.host(index).start([sys.executable, "-c", FLOOD, "5", *ports], output=tmp_path / f"flood-{index}")
+            job.host(index).start(
+                [sys.executable, "-c", FLOOD, "5", *ports], output=tmp_path / f"flood-{index}"
+            )
             for index in (3, 4)
         ]
         job.start(4, node_rank=1)
