@@ -101,23 +101,25 @@ def _median(work: Callable[[], None]) -> float:
 
 def loss(folder: Path, hosts: int) -> dict[str, Any]:
     """The leader's host is lost at once with everything on it: how long until another leads."""
-    took = []
-    for number in range(3):
-        swarm = Swarm(folder / str(number), hosts)
-        swarm.furnish()
-        swarm.start()
-        swarm.await_joined()
-        swarm.await_heard()
-        leader = swarm.leader(0)
-        assert leader is not None
-        asked = (leader + 1) % hosts
-        begun = time.perf_counter()
-        swarm.lose(leader)
-        until(lambda at=asked, old=leader: swarm.leader(at) not in (None, old), "another to lead", 60.0)  # type: ignore[misc]
-        took.append(time.perf_counter() - begun)
-        for host in range(hosts):
-            swarm.lose(host)
-    return {"hosts": hosts, "took_s": took}
+    return {"hosts": hosts, "took_s": [_lose_leader(folder / str(number), hosts) for number in range(3)]}
+
+
+def _lose_leader(folder: Path, hosts: int) -> float:
+    swarm = Swarm(folder, hosts)
+    swarm.furnish()
+    swarm.start()
+    swarm.await_joined()
+    swarm.await_heard()
+    leader = swarm.leader(0)
+    assert leader is not None
+    asked = (leader + 1) % hosts
+    begun = time.perf_counter()
+    swarm.lose(leader)
+    until(lambda: swarm.leader(asked) not in (None, leader), "another to lead", 60.0)
+    took_s = time.perf_counter() - begun
+    for host in range(hosts):
+        swarm.lose(host)
+    return took_s
 
 
 def death(folder: Path, hosts: int) -> dict[str, Any]:
@@ -138,19 +140,21 @@ def death(folder: Path, hosts: int) -> dict[str, Any]:
 
 def ranks(folder: Path, hosts: int) -> dict[str, Any]:
     """64 executed ranks: how long from the first launcher until all have begun."""
-    took = []
-    for number in range(ROUNDS):
-        swarm, marks = _marking(folder / str(number), hosts, 64 // hosts)
-        begun = time.perf_counter()
-        launchers = [swarm.launch(host) for host in range(hosts)]
-        until(lambda: len(_of_life(marks, 0)) == 64, "64 ranks")  # type: ignore[misc] # noqa: B023
-        took.append(time.perf_counter() - begun)
-        for launcher in launchers:
-            launcher.wait(60.0)
-        for host in range(hosts):
-            swarm.lose(host)
-        until(lambda: not any(swarm.parts().values()), "an end")  # type: ignore[misc] # noqa: B023
-    return {"hosts": hosts, "took_s": took}
+    return {"hosts": hosts, "took_s": [_begin_ranks(folder / str(number), hosts) for number in range(ROUNDS)]}
+
+
+def _begin_ranks(folder: Path, hosts: int) -> float:
+    swarm, marks = _marking(folder, hosts, 64 // hosts)
+    begun = time.perf_counter()
+    launchers = [swarm.launch(host) for host in range(hosts)]
+    until(lambda: len(_of_life(marks, 0)) == 64, "64 ranks")
+    took_s = time.perf_counter() - begun
+    for launcher in launchers:
+        launcher.wait(60.0)
+    for host in range(hosts):
+        swarm.lose(host)
+    until(lambda: not any(swarm.parts().values()), "an end")
+    return took_s
 
 
 def _marking(folder: Path, hosts: int, ranks_of_host: int) -> tuple[Swarm, Path]:

@@ -173,7 +173,8 @@ class Swarm:
         def all_here() -> bool:
             time.sleep(0.05)
             rows = self.ask(asked, "hosts").get("rows") or [{}]
-            return sum(host["state"] == "here" for host in rows[0].get("hosts") or []) == self.hosts
+            states = [host["state"] for host in rows[0].get("hosts") or []]
+            return states.count("here") == self.hosts
 
         until(all_here, "all hosts to be here")
 
