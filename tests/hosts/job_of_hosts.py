@@ -25,6 +25,7 @@ LOOK_S = 0.02
 PATIENCE_S = 30.0
 PROGRAM = Path(__file__).with_name("rank_program.py")
 KEY = "5a" * 32
+USER_HOME = "/tmp/user-home"
 
 
 def until(
@@ -49,6 +50,8 @@ class JobOfHosts:
     options: Sequence[str] = ("--lease", "2s")
     #: Where Python finds more modules.
     path: Sequence[Path] = ()
+    #: Who starts it, if that is not root; such a user has a home of its own on each host.
+    user: int | None = None
     launchers: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def host(self, index: int) -> NamespaceHost:
@@ -76,6 +79,7 @@ class JobOfHosts:
     def variables(self) -> dict[str, str]:
         """What a login on any host has."""
         return {
+            **({} if self.user is None else {"HOME": USER_HOME}),
             "PYTHONPATH": ":".join(map(str, [Path(penstock.__file__).parents[1], *self.path])),
             "PENSTOCK_KEY_FILE": str(self.folder / "key"),
         }
@@ -84,14 +88,31 @@ class JobOfHosts:
         """Start it on some hosts, or on all."""
         for index in indices or range(self.hosts):
             self.launchers[index] = self.host(index).start(
-                self.words(index, **changed),
+                [*self._as_user(), *self.words(index, **changed)],
                 output=self.folder / f"output-{index}",
                 variables=self.variables(),
             )
 
+    def _as_user(self) -> list[str]:
+        return (
+            []
+            if self.user is None
+            else ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
+        )
+
+    def let_user_in(self) -> None:
+        """Make what the user needs: a home on each host, and a way to Python, to penstock and to the shared directory."""
+        assert self.user is not None
+        self.folder.chmod(0o777)
+        os.chown(self.folder / "key", self.user, self.user)
+        needed = [Path(sys.base_prefix), Path(sys.prefix), Path(penstock.__file__).parents[1]]
+        for host in self.world.hosts:
+            host.open_to_all(*needed)
+            host.run("install", "-d", "-o", str(self.user), USER_HOME)
+
     def penstock(self, index: int, *words: str) -> "subprocess.CompletedProcess[str]":
         """Any other command on a host."""
-        return self.host(index).run(*PENSTOCK, *words, variables=self.variables())
+        return self.host(index).run(*self._as_user(), *PENSTOCK, *words, variables=self.variables())
 
     def rank_pids(self, *indices: int) -> dict[int, list[int]]:
         """Processes of ranks, by host."""

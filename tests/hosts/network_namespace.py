@@ -16,9 +16,19 @@ from pathlib import Path
 from tests.process.jobs import wait_until
 
 PATIENCE_S = 60.0
+#: Looks at who is outside of a group while some of them start others.
+ROUNDS_MAX = 50
+#: Control groups that can be frozen: of version 1, else of version 2.
+FREEZER = Path("/sys/fs/cgroup/freezer")
+UNIFIED = Path("/sys/fs/cgroup")
 _WORLDS = itertools.count()
 #: Waits for what it starts and for orphans, as the first process of a machine does.
 _FIRST = "while :; do sleep 1000 & wait $!; done"
+
+
+def _first_closed(path: Path) -> Path | None:
+    """The uppermost directory on the way that other users cannot pass."""
+    return next((folder for folder in reversed(path.parents) if not folder.stat().st_mode & 0o001), None)
 
 
 def _run(*words: str) -> str:
@@ -82,6 +92,19 @@ class NamespaceHost:
         bin_folder = str(Path(sys.executable).parent)
         path = f"{bin_folder}:{os.environ.get('PATH', '')}"
         return {**kept, "HOME": "/tmp/home", "TMPDIR": "/tmp", "PATH": path, **(more or {})}
+
+    def open_to_all(self, *paths: Path) -> None:
+        """Let ordinary users reach these, whatever they lie below: a mount over what is closed to them, on this host alone."""
+        kept, script = "/tmp/open", ["set -e"]
+        for number, path in enumerate(paths):
+            script.append(f"mkdir -p {kept}/{number}; mount --bind {path} {kept}/{number}")
+        closed = {_first_closed(path) for path in paths} - {None}
+        script += [f"mount -t tmpfs -o mode=755 tmpfs {folder}" for folder in sorted(map(str, closed))]
+        for number, path in enumerate(paths):
+            if _first_closed(path) is not None:
+                script.append(f"mkdir -p {path}; mount --bind {kept}/{number} {path}")
+        opened = self.run("bash", "-c", "; ".join(script))
+        assert opened.returncode == 0, opened.stderr
 
     def run(
         self, *words: str, variables: Mapping[str, str] | None = None
@@ -168,8 +191,55 @@ class NamespaceHost:
         """Let in again what comes."""
         _run("ip", "netns", "exec", self.name, "nft", "delete", "table", "inet", "cut")
 
+    @property
+    def _freezer(self) -> Path:
+        """Its control group of those that can be frozen, in whichever version this machine has."""
+        first = FREEZER if FREEZER.is_dir() else UNIFIED
+        return first / f"penstock-{self.name}"
+
+    def freeze(self) -> None:
+        """Freeze everything on it at once, as a machine that is paused: nobody on it gets to run, whatever signal comes."""
+        group = self._freezer
+        group.mkdir(exist_ok=True)
+        for _ in range(ROUNDS_MAX):
+            outside = set(self.processes()) - {
+                int(pid) for pid in (group / "cgroup.procs").read_text().split()
+            }
+            for pid in outside:
+                with suppress(OSError):
+                    (group / "cgroup.procs").write_text(str(pid))
+            if not outside:
+                break
+        self._set_frozen(True)
+        self.await_(self._is_frozen, "until it is frozen")
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._set_frozen(False)
+
+    def _set_frozen(self, frozen: bool) -> None:
+        if FREEZER.is_dir():
+            (self._freezer / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
+        else:
+            (self._freezer / "cgroup.freeze").write_text("1" if frozen else "0")
+
+    def _is_frozen(self) -> bool:
+        if FREEZER.is_dir():
+            return (self._freezer / "freezer.state").read_text().strip() == "FROZEN"
+        return "frozen 1" in (self._freezer / "cgroup.events").read_text()
+
+    def _forget_freezer(self) -> None:
+        group = self._freezer
+        if not group.is_dir():
+            return
+        self._set_frozen(False)
+        self.await_(lambda: not (group / "cgroup.procs").read_text().split(), "until its group is empty")
+        group.rmdir()
+
     def end(self) -> None:
         """End it with everything on it."""
+        if self._freezer.is_dir():
+            self._set_frozen(False)
         if self.first is not None:
             inner = self.inner
             if inner:
@@ -181,6 +251,7 @@ class NamespaceHost:
         for process in self.started:
             process.kill()
             process.wait(timeout=PATIENCE_S)
+        self._forget_freezer()
         subprocess.run(["ip", "link", "delete", self._veth], check=False, capture_output=True)
         subprocess.run(["ip", "netns", "delete", self.name], check=False, capture_output=True)
 

@@ -43,8 +43,8 @@ class SshHosts:
     def __init__(self, folder: Path, launcher: NamespaceHost, servers: Mapping[str, NamespaceHost]) -> None:
         self.folder, self.launcher, self.servers = folder, launcher, servers
         self._make_keys()
-        for name, host in servers.items():
-            self._serve(name, host)
+        for name in servers:
+            self.serve(name)
         self._configure()
 
     def _make_keys(self) -> None:
@@ -52,7 +52,9 @@ class SshHosts:
             words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
             subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
 
-    def _serve(self, name: str, host: NamespaceHost) -> None:
+    def serve(self, name: str) -> None:
+        """Start the sshd of a host, which has none."""
+        host = self.servers[name]
         modules = Path(sys.modules["penstock"].__file__ or "").parent.parent
         text = SERVER.format(
             address=host.address, folder=self.folder, path=host.variables()["PATH"], modules=modules
@@ -62,8 +64,9 @@ class SshHosts:
         sshd = shutil.which("sshd", path=SBIN)
         assert sshd, "hosts of tests need openssh-server"
         host.run("mkdir", "-p", "/run/sshd")
-        host.start([sshd, "-D", "-e", "-f", str(configuration)], output=self.folder / f"log-{name}")
         log = self.folder / f"log-{name}"
+        log.unlink(missing_ok=True)
+        host.start([sshd, "-D", "-e", "-f", str(configuration)], output=log)
         host.await_(lambda: "Server listening" in log.read_text(), "for its sshd")
 
     def _configure(self) -> None:

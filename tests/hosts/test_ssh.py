@@ -27,6 +27,9 @@ names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK")
 print("rank", *(os.environ[name] for name in names), os.uname().nodename, flush=True)
 if sys.argv[1] == "wait":
     time.sleep(600)
+if sys.argv[1] == "until":
+    while not os.path.exists(sys.argv[2]):
+        time.sleep(0.02)
 """
 #: The launcher says goodbye in two seconds; the machine may be slow.
 GONE_S = 10.0
@@ -99,7 +102,7 @@ def test_a_stop_from_one_host_ends_both_and_the_launcher(hosts: SshHosts) -> Non
 
 
 def test_a_host_whose_last_process_ssh_saw_end_is_gone_long_before_its_lease_ends(hosts: SshHosts) -> None:
-    """Goal: item 3. Method: everything of the job on a host is killed but the login; with a lease of ten minutes only what ssh saw
+    """Goal: H2, an engine that saw processes end frees the host rank. Method: everything of the job on a host is killed but the login; with a lease of ten minutes only what ssh saw
     can end the wait for it."""
     program = str(hosts.folder / "rank.py")
     words = [
@@ -131,6 +134,24 @@ def test_a_host_whose_last_process_ssh_saw_end_is_gone_long_before_its_lease_end
     assert "host gpu02 (host rank 1) is gone: ssh saw its last process end on gpu02" in text, text
     assert "proof" not in text
     hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
+
+
+def test_a_killed_sshd_costs_no_rank_and_the_job_ends_well(hosts: SshHosts) -> None:
+    """Goal: a connection is not a host (P2). Method: kill the sshd of one host with all its sessions, and let the ranks end."""
+    program, finish = str(hosts.folder / "rank.py"), hosts.folder / "finish"
+    launcher = launch(hosts, "--hosts", "gpu01,gpu02", "--ranks", "1", program, "until", str(finish))
+    hosts.launcher.await_(lambda: len(ranks_in(launcher.output.read_text())) == 2, "for two ranks")
+    ranks = {name: host.pids("rank.py until") for name, host in hosts.servers.items()}
+    assert hosts.servers["gpu02"].kill(signal.SIGKILL, "sshd")
+    hosts.launcher.await_(
+        lambda: "the connection to gpu02 broke" in launcher.output.read_text(), "for a note"
+    )
+    assert {name: host.pids("rank.py until") for name, host in hosts.servers.items()} == ranks
+    finish.touch()
+    code, text = launcher.end()
+    assert code == 0, text
+    hosts.serve("gpu02")
+    hosts.launcher.await_(lambda: not hosts.left(), f"until nothing is left: {hosts.left()}", GONE_S)
 
 
 def test_hosts_that_are_unknown_or_refuse_are_named_in_the_words_of_ssh(hosts: SshHosts) -> None:

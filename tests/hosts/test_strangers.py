@@ -105,3 +105,55 @@ def test_strangers_at_the_port_are_closed_and_no_host_is_unheard(tmp_path: Path)
         job.finish()
         assert job.codes() == [0, 0, 0]
         job.assert_nothing_left()
+
+
+#: Speaks to all ports of a job at once, for as long as it is told to: half of it stays silent, as who holds places does.
+FLOOD = """
+import os, select, socket, sys, time
+places = [(words.split(":")[0], int(words.split(":")[1])) for words in sys.argv[2:]]
+until, kept, count = time.monotonic() + float(sys.argv[1]), [], 0
+while time.monotonic() < until:
+    for place in places:
+        stranger = socket.socket()
+        stranger.setblocking(False)
+        stranger.connect_ex(place)
+        select.select([], [stranger], [], 0.1)
+        try:
+            stranger.send((b"", os.urandom(2048), b"\\x16\\x03\\x03" + os.urandom(900), b"GET / HTTP/1.1\\r\\n\\r\\n")[count % 4])
+        except OSError:
+            pass
+        kept.append(stranger)
+        count += 1
+    while len(kept) > 400:
+        kept.pop(0).close()
+print(count)
+"""
+
+
+def test_a_flood_at_every_port_and_another_key_leave_no_host_unheard(tmp_path: Path) -> None:
+    """Goal: strangers are refused and counted, and nobody in the job notices. Method: while two machines flood every host's port for
+    some seconds and a third has the key of another job, the leader is asked again and again who is here."""
+    with job_of_hosts(tmp_path, 3, world=5, options=("--lease", "30s")) as job:
+        job.start()
+        job.await_life(0)
+        before = job.rank_pids()
+        ports = [host["address"] for host in job.ask(0, "hosts")[0]["hosts"]]
+        (tmp_path / "key").write_text("66" * 32 + "\n")
+        floods = [
+            job.host(index).start(
+                [sys.executable, "-c", FLOOD, "5", *ports], output=tmp_path / f"flood-{index}"
+            )
+            for index in (3, 4)
+        ]
+        job.start(4, node_rank=1)
+        seen = set()
+        while any(flood.poll() is None for flood in floods):
+            seen.add(tuple(job.states(1)))
+        assert seen == {("here",) * 3}, seen
+        assert job.codes(4) == [2], job.output(4)
+        assert all(int((tmp_path / f"flood-{index}").read_text()) > 100 for index in (3, 4))
+        assert job.account().count("refused a connection from") >= 3
+        assert job.rank_pids() == before
+        job.finish()
+        assert job.codes(0, 1, 2) == [0, 0, 0]
+        job.assert_nothing_left(0, 1, 2)

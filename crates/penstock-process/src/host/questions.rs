@@ -35,10 +35,22 @@ struct Open {
     until_ms: u64,
 }
 
+/// A question as a host between asker and leader has it under way, perhaps twice: once on its way up, and once more on its way down,
+/// because the leader asks everybody below, the way that the question came included.
+type OnItsWay = (u64, Way);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// To the leader.
+    Up,
+    /// To all hosts below.
+    Down,
+}
+
 /// Questions under way.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<OnItsWay, Open>,
     next: u64,
 }
 
@@ -57,7 +69,11 @@ impl<S: VoteStorage> Host<S> {
     }
 
     pub(super) fn hear_ask(&mut self, from: HostId, question: u64, down: bool, what: Question) {
-        if down {
+        let way = if down { Way::Down } else { Way::Up };
+        if self.questions.open.contains_key(&(question, way)) {
+            // While a tree changes two hosts may each take the other for the one above; a question goes round only once.
+            self.say(from, Body::Answer { question, rows: Vec::new(), answered: 0 });
+        } else if down {
             self.ask_below(question, Asker::Host(from), &what);
         } else {
             self.pass_on(question, Asker::Host(from), &what);
@@ -79,7 +95,7 @@ impl<S: VoteStorage> Host<S> {
         };
         let waits_for = BTreeSet::from([parent]);
         let open = Open { asker, waits_for, rows: Vec::new(), answered: 0, until_ms };
-        self.questions.open.insert(question, open);
+        self.questions.open.insert((question, Way::Up), open);
         self.say(parent, Body::Ask { question, down: false, what: what.clone() });
     }
 
@@ -99,20 +115,24 @@ impl<S: VoteStorage> Host<S> {
             self.finish(question, open);
             return;
         }
-        self.questions.open.insert(question, open);
+        self.questions.open.insert((question, Way::Down), open);
         for host in below {
             self.say(host, Body::Ask { question, down: true, what: what.clone() });
         }
     }
 
     pub(super) fn hear_answer(&mut self, from: HostId, question: u64, rows: Vec<Value>, answered: u32) {
-        let Some(open) = self.questions.open.get_mut(&question) else { return };
-        if open.waits_for.remove(&from) {
-            open.rows.extend(rows);
-            open.answered += answered;
-        }
+        // Who answers is above or below, never both, and that says on which of its ways the question is answered.
+        let asked = |way: &Way| {
+            self.questions.open.get(&(question, *way)).is_some_and(|open| open.waits_for.contains(&from))
+        };
+        let Some(way) = [Way::Up, Way::Down].into_iter().find(asked) else { return };
+        let Some(open) = self.questions.open.get_mut(&(question, way)) else { return };
+        open.waits_for.remove(&from);
+        open.rows.extend(rows);
+        open.answered += answered;
         if open.waits_for.is_empty() {
-            if let Some(open) = self.questions.open.remove(&question) {
+            if let Some(open) = self.questions.open.remove(&(question, way)) {
                 self.finish(question, open);
             }
         }
@@ -121,16 +141,16 @@ impl<S: VoteStorage> Host<S> {
     /// What was not answered in time is answered with what there is.
     pub(super) fn give_up_questions(&mut self) {
         let late = |open: &Open| self.now_ms >= open.until_ms;
-        let over: Vec<u64> = self
+        let over: Vec<OnItsWay> = self
             .questions
             .open
             .iter()
             .filter(|(_, open)| late(open))
             .map(|(question, _)| *question)
             .collect();
-        for question in over {
-            if let Some(open) = self.questions.open.remove(&question) {
-                self.finish(question, open);
+        for on_its_way in over {
+            if let Some(open) = self.questions.open.remove(&on_its_way) {
+                self.finish(on_its_way.0, open);
             }
         }
     }

@@ -90,7 +90,10 @@ impl<S: VoteStorage> Host<S> {
     /// Attaches where it belongs, or as near as it can, and sends heartbeats.
     pub(super) fn climb(&mut self) {
         if self.rank.is_none() || self.leading.is_some() {
-            self.upward.parent = None;
+            if let Some(parent) = self.upward.parent.take() {
+                // Else it counts us, and all below us, a second time until it takes us for silent.
+                self.say(parent, Body::Detach);
+            }
             return;
         }
         self.give_up_parent();

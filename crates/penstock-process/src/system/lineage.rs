@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use crate::system::kernel_file;
+
 /// How often the list of children is read in one go: a few milliseconds.
 pub const CHILDREN_ROUNDS: u32 = 300;
 
@@ -29,7 +31,7 @@ pub struct Process {
 impl Process {
     /// Reads one; nothing when it is gone.
     pub fn read(pid: i32) -> Option<Self> {
-        let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let text = kernel_file::read(format!("/proc/{pid}/stat")).ok()?;
         // The name stands in parentheses and may itself hold parentheses and spaces: fields begin after the last one.
         let after = text.iter().rposition(|byte| *byte == b')')?;
         let fields: Vec<&str> =

@@ -3,6 +3,7 @@
 pub mod cgroup;
 pub mod child;
 pub mod epoll;
+mod kernel_file;
 pub mod kmsg;
 pub mod lineage;
 pub mod memory_limit;

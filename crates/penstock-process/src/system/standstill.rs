@@ -1,10 +1,10 @@
 //! What the kernel says about a process that does not go on: stopped, traced, frozen; and what it and all below it have read and written.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::coordinator::hang::HoldKind;
+use crate::system::kernel_file;
 use crate::system::lineage::Process;
 
 /// More levels of descent are not followed.
@@ -31,22 +31,22 @@ pub fn hold_of(pid: i32, own: Option<i32>) -> Option<HoldKind> {
 
 /// Who traces a process: a debugger, `strace`, or `py-spy` while it reads.
 fn tracer_of(pid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = kernel_file::read_text(format!("/proc/{pid}/status")).ok()?;
     let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
     tracer.trim().parse().ok().filter(|tracer| *tracer > 0)
 }
 
 fn session_of(pid: i32) -> Option<i32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = kernel_file::read_text(format!("/proc/{pid}/stat")).ok()?;
     text.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)?.parse().ok()
 }
 
 /// Whether the control group of a process is frozen, by itself or by one above it, in either version.
 fn is_frozen(pid: i32) -> bool {
-    let Ok(groups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return false };
-    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return false };
+    let Ok(groups) = kernel_file::read_text(format!("/proc/{pid}/cgroup")) else { return false };
+    let Ok(mounts) = kernel_file::read_text("/proc/self/mountinfo") else { return false };
     freezers(&groups, &mounts).iter().any(|(folder, file)| {
-        let text = fs::read_to_string(folder.join(file)).unwrap_or_default();
+        let text = kernel_file::read_text(folder.join(file)).unwrap_or_default();
         // FREEZING is frozen too: some sleep in the kernel already, and all of them will.
         text.lines().any(|line| matches!(line.trim(), "frozen 1" | "FROZEN" | "FREEZING"))
     })
@@ -119,7 +119,7 @@ pub fn families(all: &[Process], workers: &BTreeSet<i32>) -> BTreeMap<i32, Famil
 
 /// What a process has read and written, with those of its children that it has waited for; 0 where we may not know.
 fn moved_bytes(pid: i32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let text = kernel_file::read_text(format!("/proc/{pid}/io")).unwrap_or_default();
     let count = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         line.and_then(|number| number.trim().parse::<u64>().ok()).unwrap_or(0)

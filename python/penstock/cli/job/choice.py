@@ -4,12 +4,12 @@ from pathlib import Path
 
 from penstock.cli.job.home import home
 from penstock.cli.output import say
-from penstock.cli.runs.place import run_at
 from penstock.errors import RunUnknown
 from penstock.process.job.catalogue import ELSEWHERE, Job, jobs, namesakes
 from penstock.process.job.control import elsewhere
-from penstock.view.address import RUN
 
+#: How the address of a run begins, as `penstock.view.address` says it.
+RUN = "run:"
 #: Others of the same name that are listed.
 LISTED = 8
 
@@ -53,6 +53,9 @@ def job_or_run(text: str) -> Job | Path:
     ``run:DIR`` and whatever has a slash is a run. A name is that of a job, else of a run, else the beginning of a job's: so jobs are
     found as ever, and ``run:NAME`` is the run of that name.
     """
+    # Runs bring data and checkpoints along: a second of imports that `ps` and `stop` have no use for.
+    from penstock.cli.runs.place import run_at
+
     if text.startswith(RUN) or "/" in text:
         return run_at(text)
     is_job = any(text in (job.id, job.name) for job in jobs(home()))

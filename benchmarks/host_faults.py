@@ -1,0 +1,188 @@
+"""The long part of the fault matrix of many hosts, with real processes in namespaces: `python -m benchmarks hosts --faults`.
+
+Eight hosts, of root and of an ordinary user, go through every fault in an order drawn from a seed: after each it is looked who is gone, who
+is untouched, and that no rank was there twice. What tests/hosts tries once on three or four hosts is repeated here on more.
+"""
+
+import os
+import random
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from tests.hosts.job_of_hosts import JobOfHosts, job_of_hosts, until
+
+from benchmarks.table import Table
+
+HOSTS = 8
+RANKS = 2
+ROUNDS = 2
+SEED = 20
+#: Of `nobody`.
+USER = 65_534
+LEASE_S = 3.0
+
+
+def run_faults() -> Table:
+    """Every fault on eight hosts, several times."""
+    table = Table(
+        "after every fault who should be gone is gone, and nobody else; no rank is there twice", "s"
+    )
+    for user in (None, USER):
+        whose = "root" if user is None else "an ordinary user"
+        with tempfile.TemporaryDirectory(prefix="penstock-faults-") as name:
+            folder = Path(name)
+            options = ("--lease", f"{LEASE_S:g}s", "--fanout", "2", "--restarts", "200")
+            with job_of_hosts(folder, HOSTS, ranks=RANKS, options=options, user=user) as job:
+                _campaign(table, job, whose)
+    return table
+
+
+def _campaign(table: Table, job: JobOfHosts, whose: str) -> None:
+    if job.user is not None:
+        job.let_user_in()
+    job.start()
+    life = job.await_life(0)
+    chance = random.Random(SEED)
+    for number in range(ROUNDS):
+        faults = list(FAULTS.items())
+        chance.shuffle(faults)
+        for name, fault in faults:
+            host = chance.randrange(HOSTS)
+            begun = time.perf_counter()
+            after = fault(job, host, life)
+            table.add(
+                f"{whose}, round {number + 1}: {name}",
+                time.perf_counter() - begun,
+                f"host {host}, life {life} → {after}",
+            )
+            life = after
+    job.finish()
+    codes = job.codes()
+    assert codes == [0] * HOSTS, f"{codes}\n{job.account()}"
+    job.assert_nothing_left()
+
+
+def _others(job: JobOfHosts, host: int) -> dict[int, list[int]]:
+    return {at: pids for at, pids in job.rank_pids().items() if at != host}
+
+
+def _rank(job: JobOfHosts, host: int, life: int) -> int:
+    os.kill(job.rank_pids(host)[host][0], signal.SIGKILL)
+    return job.await_life(life + 1)
+
+
+def _agent(job: JobOfHosts, host: int, life: int) -> int:
+    os.kill(job.part(host, "agent"), signal.SIGKILL)
+    return job.await_life(life + 1)
+
+
+def _coordinator(job: JobOfHosts, host: int, life: int) -> int:
+    before, killed = job.rank_pids(), job.part(host, "coordinator")
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: job.parts(host, "coordinator") not in ([], [killed]), job.account)
+    _all_here(job, host)
+    assert job.rank_pids() == before, job.account()
+    return life
+
+
+def _keeper(job: JobOfHosts, host: int, life: int) -> int:
+    os.kill(job.part(host, "keeper"), signal.SIGKILL)
+    job.codes(host)
+    job.assert_nothing_left(host)
+    job.start(host)
+    return job.await_life(life + 1)
+
+
+def _lost(job: JobOfHosts, host: int, life: int) -> int:
+    job.lose(host)
+    job.start(host)
+    return job.await_life(life + 1)
+
+
+def _stopped(*parts: str) -> Callable[[JobOfHosts, int, int], int]:
+    def fault(job: JobOfHosts, host: int, life: int) -> int:
+        stopped = [job.part(host, part) for part in parts]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        until(lambda: not job.rank_pids(host)[host], job.account, LEASE_S + 2.0)
+        for pid in stopped:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        _come_again(job, host)
+        return job.await_life(life + 1)
+
+    return fault
+
+
+def _cut(beyond: bool) -> Callable[[JobOfHosts, int, int], int]:
+    def fault(job: JobOfHosts, host: int, life: int) -> int:
+        before, asked = job.rank_pids(), (host + 1) % HOSTS
+        job.host(host).cut()
+        if not beyond:
+            # Less than half of the lease: another leader may have to be found as well.
+            time.sleep(0.4 * LEASE_S)
+            job.host(host).join()
+            _all_here(job, asked)
+            assert job.rank_pids() == before, job.account()
+            return life
+        until(lambda: not job.rank_pids(host)[host], job.account, LEASE_S + 2.0)
+        until(lambda: "expired" in job.states(asked), job.account, 2 * LEASE_S + 6.0)
+        assert job.states(asked).count("expired") == 1, job.states(asked)
+        job.host(host).join()
+        return job.await_life(life + 1)
+
+    return fault
+
+
+def _frozen(job: JobOfHosts, host: int, life: int) -> int:
+    asked = (host + 1) % HOSTS
+    job.host(host).freeze()
+    until(lambda: "expired" in job.states(asked), job.account, 2 * LEASE_S + 6.0)
+    job.host(host).thaw()
+    _come_again(job, host)
+    return job.await_life(life + 1)
+
+
+def _deaf(job: JobOfHosts, host: int, life: int) -> int:
+    before = job.rank_pids()
+    job.host(host).deafen()
+    time.sleep(0.4 * LEASE_S)
+    job.host(host).hear()
+    _all_here(job, (host + 1) % HOSTS)
+    assert job.rank_pids() == before, job.account()
+    return life
+
+
+def _come_again(job: JobOfHosts, host: int) -> None:
+    """Start a host anew if it has ended, as an engine does."""
+    deadline = time.monotonic() + 6.0
+    while (
+        time.monotonic() < deadline and job.launchers[host].poll() is None and not job.rank_pids(host)[host]
+    ):
+        time.sleep(0.02)
+    if job.launchers[host].poll() is not None:
+        job.assert_nothing_left(host)
+        job.start(host)
+
+
+def _all_here(job: JobOfHosts, asked: int) -> None:
+    until(lambda: job.states(asked) == ["here"] * HOSTS, job.account)
+
+
+FAULTS: dict[str, Callable[[JobOfHosts, int, int], int]] = {
+    "rank killed": _rank,
+    "agent killed": _agent,
+    "coordinator killed": _coordinator,
+    "keeper killed": _keeper,
+    "host lost and started again": _lost,
+    "agent stopped past the lease": _stopped("agent"),
+    "keeper and agent stopped past the lease": _stopped("agent", "keeper"),
+    "cut off before the lease ends": _cut(beyond=False),
+    "cut off beyond the lease": _cut(beyond=True),
+    "frozen past the lease": _frozen,
+    "hears nothing for a while": _deaf,
+}
