@@ -48,6 +48,9 @@ pub struct JoinRequest {
     pub job: String,
     /// The lease that it was told.
     pub lease_ms: u64,
+    /// It has a state directory.
+    #[serde(default)]
+    pub state: bool,
 }
 
 /// Orders for all hosts, numbered within a term.

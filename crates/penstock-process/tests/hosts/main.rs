@@ -9,6 +9,7 @@
 mod chance;
 mod clock;
 mod node;
+mod two_hosts;
 mod twin;
 mod world;
 
@@ -65,6 +66,7 @@ fn plan(hosts: u32) -> Plan {
         drift_ppm: 10_000,
         host_wait_ms: 3_600_000,
         job: job(2),
+        state: None,
     }
 }
 
