@@ -68,6 +68,9 @@ pub struct HostConfig {
     /// Somebody asked for it, so the job does not begin without.
     #[serde(default)]
     pub state_asked: bool,
+    /// This start continues what is there.
+    #[serde(default)]
+    pub continues: bool,
     /// The interface that ranks use.
     #[serde(default)]
     pub interface: Option<String>,

@@ -100,6 +100,11 @@ impl<S: VoteStorage> Host<S> {
         self.out.push(Effect::State(task));
     }
 
+    fn ask_begin(&mut self, hosts: &BTreeSet<HostId>, seen: Option<AliveRecord>) {
+        let hosts = hosts.iter().map(|host| host.0).collect();
+        self.ask_state(StateTask::Begin { hosts, seen, continues: self.config.continues });
+    }
+
     /// The directory of this host, in words.
     fn place(&self) -> String {
         self.config.state.as_ref().map_or_else(String::new, |path| path.display().to_string())
@@ -126,7 +131,7 @@ impl<S: VoteStorage> Host<S> {
                 let (seen, over) = (seen.clone(), self.now_ms >= *look_ms);
                 if asked == hosts && over {
                     self.state.founding = Founding::Asked(hosts.clone());
-                    self.ask_state(StateTask::Begin(ids(hosts), Some(seen)));
+                    self.ask_begin(hosts, Some(seen));
                 }
                 true
             }
@@ -139,7 +144,7 @@ impl<S: VoteStorage> Host<S> {
         };
         if !same {
             self.state.founding = Founding::Asked(hosts.clone());
-            self.ask_state(StateTask::Begin(ids(hosts), None));
+            self.ask_begin(hosts, None);
         }
         self.meeting.why = Some(format!("looks at the state directory {}", self.place()));
         None
@@ -341,8 +346,4 @@ impl<S: VoteStorage> Host<S> {
         let known = self.voter.as_ref().and_then(|voter| voter.history.reserved).unwrap_or(LIVES_AHEAD);
         self.membership.list.state.then(|| known.max(self.state.reserved))
     }
-}
-
-fn ids(hosts: &BTreeSet<HostId>) -> Vec<u64> {
-    hosts.iter().map(|host| host.0).collect()
 }

@@ -21,8 +21,15 @@ const QUEUE_MAX: usize = 256;
 /// What a host wants of the state directory.
 #[derive(Debug, Clone)]
 pub enum StateTask {
-    /// Begin a job with these hosts, which should all see the directory; and what sign of life was there a while ago.
-    Begin(Vec<u64>, Option<AliveRecord>),
+    /// Begin a job.
+    Begin {
+        /// Hosts that should all see the directory.
+        hosts: Vec<u64>,
+        /// The sign of life that was there a while ago.
+        seen: Option<AliveRecord>,
+        /// With the journal of earlier starts.
+        continues: bool,
+    },
     /// Break a tie: go on alone with this configuration.
     Claim(u32),
     /// This host leads in a term from now on.
@@ -95,7 +102,7 @@ impl StateKeeper {
     /// Does a task.
     pub fn handle(&mut self, task: StateTask) -> Vec<StateAnswer> {
         match task {
-            StateTask::Begin(hosts, seen) => match self.begin(&hosts, seen.as_ref()) {
+            StateTask::Begin { hosts, seen, continues } => match self.begin(&hosts, seen.as_ref(), continues) {
                 Ok(answer) => vec![answer],
                 Err(problem @ VoteError::Living { .. }) => vec![StateAnswer::Refused(problem.to_string())],
                 Err(problem) => vec![StateAnswer::Unbegun(problem.to_string())],
@@ -118,7 +125,7 @@ impl StateKeeper {
         self.directory.claim(TermRecord { number, host: self.host, name: self.name.clone(), continues })
     }
 
-    fn begin(&mut self, hosts: &[u64], seen: Option<&AliveRecord>) -> Result<StateAnswer> {
+    fn begin(&mut self, hosts: &[u64], seen: Option<&AliveRecord>, continues: bool) -> Result<StateAnswer> {
         let unseen: Vec<u64> =
             hosts.iter().copied().filter(|host| !self.directory.marker(*host).exists()).collect();
         if !unseen.is_empty() {
@@ -131,13 +138,13 @@ impl StateKeeper {
             (Some(_), Some(_)) => self.directory.check_still(seen)?,
             (None, _) => {}
         }
-        let journal = self.directory.journal()?;
+        let journal = if continues { self.directory.journal()? } else { Vec::new() };
         let number = self.directory.next_number()?;
         if let Claim::Lost(record) = self.claim(number, Some(journal.len()))? {
             let directory = self.directory.path().to_owned();
             return Err(VoteError::Living { host: record.name, directory });
         }
-        let lives = alive.as_ref().map_or(0, |alive| alive.lives);
+        let lives = alive.as_ref().filter(|_| continues).map_or(0, |alive| alive.lives);
         let reserved = lives.saturating_add(LIVES_AHEAD);
         self.show(reserved, alive.map_or(0, |alive| alive.counter), false)?;
         let journal = journal.into_iter().map(String::into_bytes).collect();
@@ -279,6 +286,10 @@ mod tests {
         StateKeeper::new(directory, host, format!("gpu{host:02}"))
     }
 
+    fn wish(hosts: &[u64], seen: Option<AliveRecord>) -> StateTask {
+        StateTask::Begin { hosts: hosts.to_vec(), seen, continues: true }
+    }
+
     fn begun(answers: &[StateAnswer]) -> Beginning {
         match answers {
             [StateAnswer::Begun(beginning)] => beginning.clone(),
@@ -294,18 +305,18 @@ mod tests {
     fn a_start_beside_a_living_job_is_refused_and_a_later_one_continues_its_journal() {
         let place = tempfile::tempdir().expect("a directory");
         let (mut first, mut second) = (keeper(place.path(), 1), keeper(place.path(), 2));
-        assert_eq!(begun(&first.handle(StateTask::Begin(vec![1], None))).number, 1);
+        assert_eq!(begun(&first.handle(wish(&[1], None))).number, 1);
         first.handle(StateTask::Lead(1 << 32));
         first.handle(StateTask::Alive(4, 0));
         first.handle(StateTask::Copy(0, records(&["zero", "one"])));
-        let [StateAnswer::Alive(seen)] = &second.handle(StateTask::Begin(vec![2], None))[..] else {
+        let [StateAnswer::Alive(seen)] = &second.handle(wish(&[2], None))[..] else {
             panic!("the first is not seen")
         };
         first.handle(StateTask::Alive(4, 2));
-        let refused = second.handle(StateTask::Begin(vec![2], Some(seen.clone())));
+        let refused = second.handle(wish(&[2], Some(seen.clone())));
         assert!(matches!(&refused[..], [StateAnswer::Refused(why)] if why.contains("gpu01")), "{refused:?}");
         let now = second.directory.alive().expect("reads");
-        let continued = begun(&second.handle(StateTask::Begin(vec![2], now)));
+        let continued = begun(&second.handle(wish(&[2], now)));
         assert_eq!((continued.number, continued.journal), (2, records(&["zero", "one"])));
         assert_eq!(continued.lives, 4 + LIVES_AHEAD, "what was not copied may have had more");
     }
@@ -314,19 +325,19 @@ mod tests {
     fn a_job_that_ended_in_order_has_used_no_more_lives_than_it_says() {
         let place = tempfile::tempdir().expect("a directory");
         let (mut first, mut second) = (keeper(place.path(), 1), keeper(place.path(), 2));
-        first.handle(StateTask::Begin(vec![1], None));
+        first.handle(wish(&[1], None));
         first.handle(StateTask::Lead(1 << 32));
         first.handle(StateTask::Alive(1, 0));
         first.handle(StateTask::Copy(0, records(&["zero"])));
         first.handle(StateTask::Over(3, 1));
-        assert_eq!(begun(&second.handle(StateTask::Begin(vec![2], None))).lives, 3);
+        assert_eq!(begun(&second.handle(wish(&[2], None))).lives, 3);
     }
 
     #[test]
     fn a_copy_that_failed_is_asked_for_again_from_where_it_ends() {
         let place = tempfile::tempdir().expect("a directory");
         let mut first = keeper(place.path(), 1);
-        first.handle(StateTask::Begin(vec![1], None));
+        first.handle(wish(&[1], None));
         first.handle(StateTask::Lead(1 << 32));
         first.handle(StateTask::Alive(1, 0));
         first.handle(StateTask::Copy(0, records(&["zero"])));
@@ -346,7 +357,7 @@ mod tests {
     #[test]
     fn a_host_that_does_not_see_the_directory_is_named() {
         let place = tempfile::tempdir().expect("a directory");
-        let unseen = keeper(place.path(), 1).handle(StateTask::Begin(vec![1, 7], None));
+        let unseen = keeper(place.path(), 1).handle(wish(&[1, 7], None));
         assert!(matches!(&unseen[..], [StateAnswer::Unseen(hosts)] if hosts == &[7]), "{unseen:?}");
     }
 }

@@ -138,6 +138,7 @@ impl World {
             host_wait_ms: self.plan.host_wait_ms,
             state: self.plan.state.clone(),
             state_asked: self.plan.state.is_some(),
+            continues: true,
             interface: None,
             mixed: false,
             versions: Versions::default(),

@@ -75,7 +75,7 @@ impl<S: VoteStorage> Host<S> {
                     continue;
                 }
             };
-            if !covered && !track.state.is_free() {
+            if !covered && !track.state.is_free() && self.now_ms < end_ms {
                 leading.look_ms = leading.look_ms.min(track.expires_ms.max(self.now_ms + 1));
             }
             let Some(state) = track.state.after(fact) else { continue };
