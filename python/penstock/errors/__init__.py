@@ -94,6 +94,7 @@
     │   ├── HostUnreachable      a host without an address, or that no interface leads to
     │   ├── InterfaceUnknown     a network interface that this host does not have
     │   ├── HostTaken            this host runs that job already
+    │   ├── StateUnusable        the directory of --state cannot be used on this host
     │   ├── HostsMissing         hosts that could not be started, each with its own words
     │   └── BundleInvalid        what a launcher sent to a host is not a job
     ├── RunError                 training runs
@@ -212,6 +213,7 @@ from penstock.errors.process import (
     SpyMissing,
     StacksForbidden,
     StateUnreadable,
+    StateUnusable,
 )
 from penstock.errors.registry import (
     AddressInvalid,
@@ -409,6 +411,7 @@ __all__ = [
     "StacksForbidden",
     "StateError",
     "StateUnreadable",
+    "StateUnusable",
     "StoreDenied",
     "StoreError",
     "StoreFailed",

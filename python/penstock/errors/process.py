@@ -245,6 +245,16 @@ class HostTaken(ProcessError):
         super().__init__(f"host {host} runs job {job} already, in {directory}")
 
 
+class StateUnusable(ProcessError):
+    """The directory of ``--state`` cannot be used on this host."""
+
+    hint = "--state must be a directory that every host of the job can write"
+
+    def __init__(self, *, place: Path, reason: str) -> None:
+        self.place, self.reason = place, reason
+        super().__init__(f"state directory {place}: {reason}")
+
+
 class HostsMissing(ProcessError):
     """Hosts that could not be started, each with its own words."""
 

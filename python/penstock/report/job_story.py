@@ -231,6 +231,10 @@ def _stacks(entry: dict[str, Any]) -> str:
     return f"stacks were taken in {about.get('took_s', '?')} s"
 
 
+def _resumed(entry: dict[str, Any]) -> str:
+    return f"the job was started again; lives below {entry.get('lives', 0)} belong to earlier starts"
+
+
 def _unkillable(entry: dict[str, Any]) -> str:
     return f"process {(entry.get('about') or {}).get('pid')} sleeps in the kernel and cannot be killed"
 
@@ -255,6 +259,7 @@ def _facts(about: dict[str, Any], of: str = "") -> Iterator[str]:
 
 _SENTENCES = {
     "ordered": _ordered,
+    "resumed": _resumed,
     "prepared": _prepared,
     "started": _started,
     "hosts": _hosts,

@@ -136,7 +136,7 @@ impl Decider {
         }
         let verdict = decide(view.now_ms, &known, &self.job.roles[self.plans[gang].role].policy);
         match (&verdict.action, self.held_back(gang, view)) {
-            (Action::Start { incarnation: 1.. }, Some(reason)) => {
+            (Action::Start { .. }, Some(reason)) if history.incarnation.is_some() => {
                 Verdict { action: Action::Wait { until_ms: None }, reason }
             }
             (Action::Start { incarnation }, _) => prepared_first(view, *incarnation, verdict),
@@ -219,6 +219,7 @@ impl Decider {
         Gang {
             kind: role.kind,
             incarnation: history.incarnation,
+            first_life: history.first_life,
             // On one host all of a life waits, or nothing does.
             queued: about.queued.clone().filter(|_| about.local.is_some() || (about.running == 0 && !failed)),
             waits_for: self.waits_for(gang),

@@ -159,6 +159,13 @@ pub enum Entry {
         /// Why.
         reason: String,
     },
+    /// The job was started again and continues what stands before.
+    Resumed {
+        /// The first number of a life that no earlier start can have used.
+        lives: u32,
+        /// Numbers of lives below this are this start's.
+        reserved: u32,
+    },
     /// Somebody wants the job to end.
     Stop {
         /// Who, and how.
@@ -187,6 +194,8 @@ pub enum Entry {
 pub struct GangHistory {
     /// Its first rank.
     pub first: u32,
+    /// The number of its first life in this start of the job.
+    pub first_life: u32,
     /// The newest life that was ordered.
     pub incarnation: Option<u32>,
     /// Whether it was seen to have begun.
@@ -239,6 +248,8 @@ pub struct JobHistory {
     pub stop: Option<Stop>,
     /// How the job ended.
     pub over: Option<Phase>,
+    /// Numbers of lives below this are this start's, in a job that can be started again.
+    pub reserved: Option<u32>,
     /// The reason of the last decision.
     pub reason: String,
 }
@@ -251,7 +262,8 @@ impl JobHistory {
             let charges = vec![0; role.ranks as usize + role.spares as usize];
             GangHistory { first: plan.ranks.start, charges, ..GangHistory::default() }
         });
-        Self { gangs: gangs.collect(), stop: None, over: None, reason: "as asked for".to_owned() }
+        let reason = "as asked for".to_owned();
+        Self { gangs: gangs.collect(), stop: None, over: None, reserved: None, reason }
     }
 
     /// With what a journal adds. Lines of others, such as the agent's, and lines that were torn are passed over.
@@ -261,9 +273,19 @@ impl JobHistory {
         self
     }
 
+    /// The first number of a life that no gang has used.
+    pub fn lives(&self) -> u32 {
+        let used = |history: &GangHistory| history.incarnation.map_or(history.first_life, |life| life + 1);
+        self.gangs.iter().map(used).max().unwrap_or(0)
+    }
+
     /// What an entry adds. An entry about a gang that is not there adds nothing.
     pub fn fold(&mut self, entry: &Entry) {
         match entry {
+            Entry::Resumed { lives, reserved } => {
+                (self.stop, self.over, self.reserved) = (None, None, Some(*reserved));
+                self.gangs.iter_mut().for_each(|history| history.resume(*lives));
+            }
             Entry::Stop { stop } => self.stop = Some(stop.clone()),
             Entry::Over { phase, reason } => {
                 self.over = Some(*phase);
@@ -348,6 +370,22 @@ impl GangHistory {
             failure.likeness = likeness.cloned();
             failure.lived_ms = lived_ms;
         });
+    }
+
+    /// What was before is over, however it ended; budgets and numbers of lives continue.
+    fn resume(&mut self, lives: u32) {
+        let first_life = self.incarnation.map_or(0, |incarnation| incarnation + 1).max(lives);
+        // Who did what it should begins another task, with fresh budgets.
+        let done = self.outcome == Some(Outcome::Succeeded);
+        *self = Self {
+            first: self.first,
+            first_life,
+            failures: if done { Vec::new() } else { std::mem::take(&mut self.failures) },
+            longest_ms: self.longest_ms,
+            times: self.times,
+            charges: vec![0; self.charges.len()],
+            ..Self::default()
+        };
     }
 
     fn note_failure(&mut self, failure: &Failure) {

@@ -103,6 +103,8 @@ pub struct Gang {
     pub kind: Kind,
     /// Which life this is, from 0. Nothing before the first.
     pub incarnation: Option<u32>,
+    /// The number of the first; more than 0 in a job that was started again.
+    pub first_life: u32,
     /// The life was ordered, but is not begun: it waits for slots, and for which.
     pub queued: Option<String>,
     /// What it has to wait for before its first life.
@@ -139,6 +141,7 @@ impl Gang {
         Self {
             kind,
             incarnation: None,
+            first_life: 0,
             queued: None,
             waits_for: None,
             running: 0,
@@ -253,7 +256,14 @@ fn before_the_first(gang: &Gang) -> Verdict {
     match (&gang.stop, &gang.waits_for) {
         (Some(stop), _) => Verdict::new(Action::Stopped, format!("stopped by {}", stop.by)),
         (None, Some(what)) => Verdict::new(Action::Wait { until_ms: None }, format!("waits for {what}")),
-        (None, None) => Verdict::new(Action::Start { incarnation: 0 }, "as asked for"),
+        (None, None) => {
+            let incarnation = gang.first_life;
+            let reason = match incarnation.checked_sub(1) {
+                None => "as asked for".to_owned(),
+                Some(before) => format!("started again; lives up to {before} belong to earlier starts"),
+            };
+            Verdict::new(Action::Start { incarnation }, reason)
+        }
     }
 }
 

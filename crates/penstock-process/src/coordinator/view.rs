@@ -55,6 +55,8 @@ pub struct HostFacts {
     pub unfilled_since_ms: Option<u64>,
     /// How long the job waits for a host.
     pub host_wait_ms: u64,
+    /// Numbers of lives below this are this start's, in a job that can be started again.
+    pub reserved: Option<u32>,
 }
 
 impl HostFacts {

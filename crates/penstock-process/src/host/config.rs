@@ -62,9 +62,15 @@ pub struct HostConfig {
     /// How long a freed host rank waits for a host before the job ends.
     #[serde(default = "usual_wait")]
     pub host_wait_ms: u64,
-    /// A directory that all hosts see; it breaks the tie of two.
+    /// A directory that all hosts may see: it breaks the tie of two, and a job that is started again continues from it.
     #[serde(default)]
     pub state: Option<PathBuf>,
+    /// Somebody asked for it, so the job does not begin without.
+    #[serde(default)]
+    pub state_asked: bool,
+    /// This start continues what is there.
+    #[serde(default)]
+    pub continues: bool,
     /// The interface that ranks use.
     #[serde(default)]
     pub interface: Option<String>,

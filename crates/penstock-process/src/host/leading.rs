@@ -112,6 +112,11 @@ impl Leading {
         )
     }
 
+    /// Something happened that no summary shows.
+    pub(super) fn note_news(&mut self) {
+        self.news = true;
+    }
+
     /// Whether a host other than its own may not know of the end yet, or may still run ranks.
     pub(super) fn expects_goodbyes(&self, own: Option<u32>) -> bool {
         let others = (0..).zip(&self.tracks).filter(|(rank, _)| Some(*rank) != own);
@@ -286,6 +291,7 @@ impl<S: VoteStorage> Host<S> {
     }
 
     pub(super) fn hear_pledged(&mut self, from: HostId, header: Header, number: u64) {
+        self.state.note_vote(from, self.now_ms);
         let Some(leading) = self.leading.as_mut().filter(|leading| header.term <= leading.term) else {
             return;
         };

@@ -4,7 +4,7 @@
 //! A job is founded by all its hosts at once, so a host that comes back to the endpoint after its job has begun founds no second
 //! one: the others have a job already, and their leader dials the endpoint until the host there joins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -42,6 +42,18 @@ pub(super) struct Meeting {
     unreached: Option<(String, u64)>,
     /// Why it will never have one.
     pub(super) refused: Option<String>,
+}
+
+impl Meeting {
+    /// Who came beside the founder.
+    pub(super) fn others(&self, me: HostId) -> Vec<HostId> {
+        self.came.keys().copied().filter(|id| *id != me).collect()
+    }
+
+    /// What people call a host that came.
+    pub(super) fn name_of(&self, host: HostId) -> String {
+        self.came.get(&host).map_or_else(|| host.to_string(), |request| request.entry.name.clone())
+    }
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -134,6 +146,7 @@ impl<S: VoteStorage> Host<S> {
             job: self.digest.clone(),
             lease_ms: self.config.lease_ms,
             stuck: self.agent.report().is_some_and(|report| report.unkillable > 0),
+            state: self.config.state.is_some(),
         }
     }
 
@@ -203,6 +216,9 @@ impl<S: VoteStorage> Host<S> {
                 theirs.agent, theirs.python, own.name, ours.agent, ours.python
             ));
         }
+        if self.membership.list.state && !request.state {
+            return Some(format!("{name} has no state directory (--state), and this job has one"));
+        }
         request
             .node_rank
             .filter(|rank| *rank >= own.nnodes)
@@ -242,10 +258,16 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         let mut list = in_order(came.values().take(self.config.nnodes as usize));
-        list.voters = list.elect_voters(&Default::default(), &[]);
         (list.version, list.configuration) = (1, 1);
+        let hosts: BTreeSet<HostId> = list.hosts.iter().map(|entry| entry.id).collect();
+        let all_have = hosts.iter().all(|id| came.get(id).is_some_and(|request| request.state));
+        let others = self.meeting.others(me);
+        let Some(beginning) = self.may_found(&hosts, all_have) else { return };
+        if let Some(beginning) = beginning {
+            self.begin_with(&mut list, beginning);
+        }
+        list.voters = list.elect_voters(&Default::default(), &[]);
         let list = Arc::new(list);
-        let others: Vec<HostId> = came.keys().copied().filter(|id| *id != me).collect();
         self.out.push(Effect::Note(format!("founded with {} hosts", list.hosts.len())));
         self.take_list(Arc::clone(&list));
         for host in others {

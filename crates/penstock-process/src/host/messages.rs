@@ -51,6 +51,9 @@ pub struct JoinRequest {
     /// It has processes that cannot be killed, so it gets no rank yet.
     #[serde(default)]
     pub stuck: bool,
+    /// It has a state directory.
+    #[serde(default)]
+    pub state: bool,
 }
 
 /// Orders for all hosts, numbered within a term.

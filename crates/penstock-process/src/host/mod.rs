@@ -17,6 +17,7 @@ mod meeting;
 pub mod messages;
 mod questions;
 pub mod run;
+pub mod state_client;
 mod upward;
 pub mod voting;
 
@@ -37,11 +38,13 @@ use crate::host::links::Links;
 use crate::host::meeting::Meeting;
 use crate::host::messages::{Body, Header, JobOrders, Message, Question};
 use crate::host::questions::Questions;
+use crate::host::state_client::StateClient;
 use crate::host::upward::Upward;
 use crate::host::voting::{OpenVotes, Voter};
 use crate::job::Job;
 use crate::lease::grant;
 use crate::tree::host_list::{HostEntry, HostId, HostList};
+use crate::vote::state_keeper::{StateAnswer, StateTask};
 use crate::vote::storage::VoteStorage;
 
 /// A link over which nothing comes back for so many heartbeats is dead, whatever its socket says, and never sooner than this.
@@ -77,6 +80,8 @@ pub enum Event {
     Reported(Box<Report>),
     /// Somebody on this host asks.
     Asked(u64, Question),
+    /// The state directory of the job says something.
+    State(StateAnswer),
     /// It is time.
     Tick,
 }
@@ -98,6 +103,8 @@ pub enum Effect {
     Write(Vec<Value>),
     /// Who asked gets this.
     Answer(u64, Value),
+    /// Something is to be done in the state directory.
+    State(StateTask),
     /// Words for whoever looks for a reason later.
     Note(String),
 }
@@ -141,6 +148,7 @@ pub struct Host<S: VoteStorage> {
     votes: bool,
     leading: Option<Box<Leading>>,
     questions: Questions,
+    state: StateClient,
     ending: Ending,
     out: Vec<Effect>,
 }
@@ -167,6 +175,7 @@ impl<S: VoteStorage> Host<S> {
             votes: false,
             leading: None,
             questions: Questions::default(),
+            state: StateClient::default(),
             ending: Ending::default(),
             out: Vec::new(),
             config: given.config,
@@ -203,6 +212,7 @@ impl<S: VoteStorage> Host<S> {
             Event::Heard(link, message) => self.hear(link, message),
             Event::Reported(report) => self.take_report(*report),
             Event::Asked(ask, question) => self.ask(ask, question),
+            Event::State(answer) => self.hear_state(answer),
             Event::Tick => {}
         }
         self.settle();
@@ -218,6 +228,7 @@ impl<S: VoteStorage> Host<S> {
             self.voting_due_ms(),
             self.leading_due_ms(),
             self.questions.due_ms(),
+            self.state_due_ms(),
             self.ending.due_ms(),
         ];
         times.into_iter().flatten().min().unwrap_or(self.now_ms + 1000)
@@ -232,6 +243,7 @@ impl<S: VoteStorage> Host<S> {
         self.lead();
         self.climb();
         self.end_if_over();
+        self.keep_state();
         self.give_up_alone();
         self.say_why();
         self.tell_agent();
@@ -271,7 +283,7 @@ impl<S: VoteStorage> Host<S> {
                 self.hear_grant(from, header, (number, lease_ms, coordinator_ms), orders);
             }
             Body::Goodbye { host, why } => self.hear_goodbye(from, host, why),
-            Body::Vote(message) => self.hear_vote(*message),
+            Body::Vote(message) => self.hear_vote(from, *message),
             Body::Pledge { number } => self.hear_pledge(from, header, number),
             Body::Pledged { number } => self.hear_pledged(from, header, number),
             Body::Ask { question, down, what } => self.hear_ask(from, question, down, what),

@@ -25,11 +25,15 @@ use crate::network::key::JobKey;
 use crate::network::{self, Limits, Network, NetworkEvent};
 use crate::system::{self, interest, now_ms};
 use crate::vote::file_storage::FileStorage;
+use crate::vote::state_keeper::{StateKeeper, StateThread};
+use crate::vote::tie_breaker::StateDirectory;
 
 const MEMBERSHIP: &str = "membership.json";
 /// How long an end waits for its last words to go out.
 const LEAVE_MS: u64 = 500;
 const LEAVE_LOOK_MS: u64 = 20;
+/// How long an end waits for the state directory.
+const STATE_PATIENCE: Duration = Duration::from_secs(2);
 const REPORT_BYTES_MAX: usize = 64 << 20;
 
 /// What is kept over the death of this process.
@@ -47,6 +51,7 @@ struct Driver {
     agent: UnixStream,
     heard: Vec<u8>,
     askers: Askers,
+    state: Option<StateThread>,
     journal: Journal,
     /// Lines of the job's journal that are in the file already.
     written: u64,
@@ -81,6 +86,7 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
     let port = network.address().port();
     let votes: PathBuf = directory.file("votes");
     let digest = digest(&job);
+    let state = state_thread(&config)?;
     let given = Given { config, job, digest, port, votes: Box::new(move || Ok(FileStorage::open(&votes)?)) };
     let host = Host::new(now_ms(), given, kept.map(|kept| kept.membership));
     let journal = Journal::open(directory)?;
@@ -93,6 +99,7 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
         agent: UnixStream::from(agent),
         heard: Vec::new(),
         askers: Askers::listen(directory)?,
+        state,
         journal,
         written,
         to_network: BTreeMap::new(),
@@ -110,17 +117,22 @@ fn listen(key: &JobKey, address: IpAddr, port: u16) -> Result<Network> {
     Network::open(key, SocketAddr::new(address, port), Limits::default())
 }
 
+/// What works in the state directory of a job that has one.
+fn state_thread(config: &HostConfig) -> Result<Option<StateThread>> {
+    let Some(place) = &config.state else { return Ok(None) };
+    let directory = StateDirectory::open(&place.to_string_lossy())?;
+    StateThread::start(StateKeeper::new(directory, config.host.0, config.name.clone())).map(Some)
+}
+
 impl Driver {
     fn serve(&mut self) {
         self.give(Event::Tick);
         while !self.agent_gone {
             let due_ms = self.network.due_ms().into_iter().chain([self.host.due_ms()]).min();
             let wait_ms = due_ms.map_or(1000, |due_ms| due_ms.saturating_sub(now_ms()));
-            let mut interests = [
-                interest(self.agent.as_raw_fd(), libc::POLLIN),
-                interest(self.network.number(), libc::POLLIN),
-                interest(self.askers.number(), libc::POLLIN),
-            ];
+            let numbers = [self.agent.as_raw_fd(), self.network.number(), self.askers.number()];
+            let numbers = numbers.into_iter().chain(self.state.as_ref().map(StateThread::number));
+            let mut interests: Vec<_> = numbers.map(|number| interest(number, libc::POLLIN)).collect();
             system::poll(&mut interests, Some(Duration::from_millis(wait_ms)));
             for event in self.network.turn(now_ms()) {
                 self.take(event);
@@ -130,6 +142,9 @@ impl Driver {
             }
             for (ask, question) in self.askers.take() {
                 self.give(Event::Asked(ask, question));
+            }
+            for answer in self.state.as_mut().map(StateThread::take).unwrap_or_default() {
+                self.give(Event::State(answer));
             }
             if now_ms() >= self.host.due_ms() {
                 self.give(Event::Tick);
@@ -150,6 +165,11 @@ impl Driver {
             self.network.turn(now_ms());
             let mut interests = [interest(self.network.number(), libc::POLLIN)];
             system::poll(&mut interests, Some(Duration::from_millis(LEAVE_LOOK_MS)));
+        }
+        if self.state.as_mut().is_some_and(|state| !state.end(STATE_PATIENCE)) {
+            complain!(
+                "penstock-host: the state directory takes too long; the end of the journal is not copied"
+            );
         }
     }
 
@@ -191,6 +211,7 @@ impl Driver {
             }
             Effect::Keep(membership) => self.keep(*membership),
             Effect::Write(lines) => self.write(lines),
+            Effect::State(task) => self.state.iter().for_each(|state| state.give(task.clone())),
             Effect::Answer(ask, answer) => self.askers.answer(ask, answer),
             Effect::Note(words) => complain!("penstock-host: {words}"),
         }

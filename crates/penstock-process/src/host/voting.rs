@@ -105,6 +105,8 @@ pub struct Voter<S: VoteStorage> {
     pub(super) lines: Vec<Value>,
     /// Lines of the journal so far.
     line: u64,
+    /// Records so far.
+    pub(super) records: usize,
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -120,15 +122,22 @@ impl<S: VoteStorage> Host<S> {
         }
         let voters = list.voters.iter().map(|voter| voter.0).collect();
         let configuration = Configuration { number: list.configuration, voters };
+        let (me, journal) = (self.me.id.0, self.state.take_journal());
         let opened = (self.open_votes)().map_err(|problem| problem.to_string()).and_then(|storage| {
-            VoterGroup::open(self.me.id.0, configuration, storage).map_err(|problem| problem.to_string())
+            let group = match journal {
+                Some(journal) => VoterGroup::found(me, configuration, storage, journal),
+                None => VoterGroup::open(me, configuration, storage),
+            };
+            group.map_err(|problem| problem.to_string())
         });
         match opened {
             Ok(group) => {
                 let history = JobHistory::new(&self.job);
                 let lines = Vec::new();
                 self.votes = true;
-                self.voter = Some(Box::new(Voter { group, tick_ms: self.now_ms, history, lines, line: 0 }));
+                let tick_ms = self.now_ms;
+                let voter = Voter { group, tick_ms, history, lines, line: 0, records: 0 };
+                self.voter = Some(Box::new(voter));
             }
             Err(problem) => self.out.push(Effect::Note(format!("this host cannot vote: {problem}"))),
         }
@@ -151,6 +160,8 @@ impl<S: VoteStorage> Host<S> {
         }
         let decided = voter.group.decided();
         for record in decided {
+            self.copy_record(voter.records, &record);
+            voter.records += 1;
             match serde_json::from_slice::<Record>(&record) {
                 Ok(record) => self.apply_record(&mut voter, &record),
                 Err(problem) => self.out.push(Effect::Note(format!("a record is no record: {problem}"))),
@@ -189,7 +200,8 @@ impl<S: VoteStorage> Host<S> {
         self.note_decided(record);
     }
 
-    pub(super) fn hear_vote(&mut self, message: VoteMessage) {
+    pub(super) fn hear_vote(&mut self, from: HostId, message: VoteMessage) {
+        self.state.note_vote(from, self.now_ms);
         if let Some(voter) = &mut self.voter {
             voter.group.receive(message);
         }
@@ -197,7 +209,8 @@ impl<S: VoteStorage> Host<S> {
 
     /// Whether the term of who asks is still the newest that this voter knows.
     pub(super) fn hear_pledge(&mut self, from: HostId, header: Header, number: u64) {
-        let Some(voter) = &self.voter else { return };
+        // Who has no disk to vote with gives no lease either.
+        let Some(voter) = self.voter.as_ref().filter(|voter| voter.group.is_voting()) else { return };
         if header.term >= self.membership.term && header.term >= voter.group.term() {
             self.say(from, Body::Pledged { number });
         }

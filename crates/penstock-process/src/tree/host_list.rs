@@ -70,6 +70,9 @@ pub struct HostList {
     pub voters: Vec<HostId>,
     /// Which group of voters this is, from 1.
     pub configuration: u32,
+    /// All hosts see a directory that breaks ties and has a copy of the journal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub state: bool,
     /// Where each host stands.
     #[serde(skip)]
     pub places: Places,
@@ -136,6 +139,11 @@ impl HostList {
         self.hosts.iter().map(|entry| entry.slots).sum()
     }
 
+    /// Whether two hosts vote, and a directory says who goes on if they lose each other.
+    pub fn breaks_ties(&self) -> bool {
+        self.state && self.hosts.len() == 2
+    }
+
     /// The voters of a new list: three from three hosts on, five from 32, in different racks as far as there are so many.
     pub fn elect_voters(&self, without: &BTreeSet<u32>, kept: &[HostId]) -> Vec<HostId> {
         let here: Vec<&HostEntry> = (0..self.len())
@@ -143,6 +151,7 @@ impl HostList {
             .filter_map(|rank| self.host(rank))
             .collect();
         let wanted = match self.hosts.len() {
+            2 if self.state => 2,
             0..3 => 1,
             3..32 => 3,
             _ => 5,

@@ -234,6 +234,28 @@ impl<S: VoteStorage> VoterGroup<S> {
         if taken == Some(true) { Ok(()) } else { Err(NotLeader::Reconfiguring) }
     }
 
+    /// Goes on with a configuration of this voter alone, although the others did not agree: whoever calls this made sure that no other
+    /// voter does the same. All that was accepted here counts as decided: of two voters, both have accepted whatever was decided.
+    pub fn continue_alone(&mut self, number: u32) -> Result<()> {
+        let (kept, rest) = {
+            let ledger = self.ledger.lock();
+            let decided = ledger.decided.min(ledger.log.len());
+            (ledger.decided_count(), ledger.log[decided..].to_vec())
+        };
+        let next = Configuration { number, voters: vec![self.me] };
+        next.check()?;
+        self.queue.clear();
+        self.begin(next, kept, rest);
+        self.settle();
+        Ok(())
+    }
+
+    /// Decided records from an index on, which the owner may have been told before.
+    pub fn decided_since(&self, index: usize) -> Vec<Vec<u8>> {
+        let told = self.told.saturating_sub(index);
+        self.ledger.lock().decided_from(index).into_iter().take(told).collect()
+    }
+
     /// The configuration that this voter is in, or on its way to.
     pub fn configuration(&self) -> Option<Configuration> {
         let known = self.ledger.lock().configuration.clone();

@@ -5,7 +5,8 @@
 //! ([`session`]) make any network look like the ordered one that it assumes. *Checks* ([`message`]) keep away from it
 //! what would make it panic. The *ledger* ([`ledger`]) is its memory, which [`storage`] makes durable before anything
 //! is answered. The *handover* ([`handover`]) takes the history from one set of voters to the next.
-//! [`tie_breaker`] is for jobs of one or two hosts, where no majority survives a loss.
+//! [`tie_breaker`] is a directory that decides where two hosts cannot, and from which a job starts again;
+//! [`state_keeper`] does there what a host asks for.
 
 mod engine;
 pub mod error;
@@ -17,7 +18,7 @@ pub mod message;
 pub mod record;
 mod rivals;
 pub mod session;
-pub mod state_writer;
+pub mod state_keeper;
 pub mod storage;
 pub mod tie_breaker;
 

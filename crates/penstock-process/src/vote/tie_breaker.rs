@@ -1,10 +1,13 @@
-//! A directory that decides where two hosts cannot: whoever writes the record of the next term first leads in it.
+//! A directory that decides where two hosts cannot, and from which a job that is started again continues.
 //!
-//! `terms/<number>.json` is made by a link that fails if the name exists, on network file systems too. Each leader
-//! copies its journal to a file of its own term, and a record says how many lines came before it; so lines that a
-//! leader writes after another has taken over do not count. `alive.json` holds a counter that moves while the job
-//! lives. Clocks are not compared: a reader looks twice.
+//! `terms/<number>.json` is made by a link that fails if the name exists, on network file systems too. Its number is that of a
+//! configuration of voters: of two that lost each other, whoever writes the record of the next one first goes on alone. A start of the
+//! job writes one as well, which says how many records of the journal it continues. Each leader copies the journal to a file of its own
+//! term, a record with its place on each line: so copies of several leaders of one start fit together, and what is added after another
+//! start has begun does not count. `alive.json` holds a counter that moves while the job lives. Clocks are not compared: a reader looks
+//! twice.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -15,26 +18,39 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{Result, VoteError};
 
-/// Who leads in a term.
+/// What is in it.
+const FOLDERS: [&str; 3] = ["terms", "journal", "hosts"];
+
+/// Who may go on with a configuration of voters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TermRecord {
-    /// The term.
-    pub term: u64,
-    /// The host that leads.
+    /// The configuration.
+    pub number: u32,
+    /// The host that made it.
     pub host: u64,
     /// Its name, for people.
     pub name: String,
-    /// How many lines of the journal were decided in earlier terms, as far as they were copied.
-    pub lines: usize,
+    /// Of a start of the job: how many records of the journal it continues. Nothing where a tie was broken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<usize>,
 }
 
-/// What came of asking for a term.
+/// What came of asking for a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// The term is ours.
+    /// It is ours.
     Won(TermRecord),
     /// It, or a later one, belongs to this host.
     Lost(TermRecord),
+}
+
+/// One record of the journal, as it is copied.
+#[derive(Debug, Serialize, Deserialize)]
+struct CopiedRecord {
+    /// Its place among all records of the job.
+    index: usize,
+    /// What it says.
+    record: String,
 }
 
 /// A sign of life.
@@ -44,10 +60,10 @@ pub struct AliveRecord {
     pub host: u64,
     /// Its name, for people.
     pub name: String,
-    /// Its term.
-    pub term: u64,
     /// Grows by one with each sign.
     pub counter: u64,
+    /// No life has this number or a higher one, whatever was not copied.
+    pub lives: u32,
     /// Whether the job ended, so that nobody has to wait for another sign.
     pub is_over: bool,
 }
@@ -59,17 +75,23 @@ pub struct StateDirectory {
 }
 
 impl StateDirectory {
-    /// Opens what `--state` names; a directory is made, a URL is refused.
+    /// What `--state` names; a URL is refused. It exists: a host that begins makes it, and nobody makes it again, because
+    /// a directory that vanished and came back empty would give away twice what it had given once.
     pub fn open(place: &str) -> Result<Self> {
         if place.contains("://") {
             return Err(VoteError::StateUrl { value: place.to_owned() });
         }
-        let path = PathBuf::from(place);
-        for folder in ["terms", "journal"] {
-            let folder = path.join(folder);
+        Ok(Self { path: PathBuf::from(place) })
+    }
+
+    /// Makes it, as a host does that begins.
+    pub fn create(place: &str) -> Result<Self> {
+        let directory = Self::open(place)?;
+        for folder in FOLDERS {
+            let folder = directory.path.join(folder);
             std::fs::create_dir_all(&folder).map_err(failed("make", &folder))?;
         }
-        Ok(Self { path })
+        Ok(directory)
     }
 
     /// Where it is.
@@ -77,55 +99,78 @@ impl StateDirectory {
         &self.path
     }
 
-    /// Claims a term for a host. Asking again for a term that one has is won again.
-    pub fn claim(&self, term: u64, host: u64, name: &str) -> Result<Claim> {
-        if let Some(newest) = self.newest()?.filter(|newest| newest.term >= term) {
-            let is_ours = newest.term == term && newest.host == host;
+    /// The file that a host leaves here, so that others can tell whether it sees this directory.
+    pub fn marker(&self, host: u64) -> PathBuf {
+        self.path.join("hosts").join(format!("{host:016x}"))
+    }
+
+    /// Claims a configuration for a host. Asking again for one that it has is won again.
+    pub fn claim(&self, wanted: TermRecord) -> Result<Claim> {
+        if let Some(newest) = self.newest()?.filter(|newest| newest.number >= wanted.number) {
+            let is_ours = newest.number == wanted.number && newest.host == wanted.host;
             return Ok(if is_ours { Claim::Won(newest) } else { Claim::Lost(newest) });
         }
-        let record = TermRecord { term, host, name: name.to_owned(), lines: self.journal()?.len() };
-        if self.put_if_absent(&record)? {
-            return Ok(Claim::Won(record));
+        if self.put_if_absent(&wanted)? {
+            return Ok(Claim::Won(wanted));
         }
-        let path = self.record_path(term);
+        let path = self.record_path(wanted.number);
         read_document(&path)?.map(Claim::Lost).ok_or_else(|| missing(&path))
     }
 
-    /// The record of the newest term.
+    /// The newest record.
     pub fn newest(&self) -> Result<Option<TermRecord>> {
-        match self.terms()?.last() {
-            Some(term) => {
-                let path = self.record_path(*term);
+        match self.numbers("terms", ".json")?.last() {
+            Some(number) => {
+                let path = self.path.join("terms").join(format!("{number}.json"));
                 read_document(&path)?.map(Some).ok_or_else(|| missing(&path))
             }
             None => Ok(None),
         }
     }
 
-    /// The journal as it was copied, over all terms: what a job that starts again continues.
-    pub fn journal(&self) -> Result<Vec<String>> {
-        let mut lines: Vec<String> = Vec::new();
-        for term in self.terms()? {
-            let path = self.record_path(term);
-            let record: TermRecord = read_document(&path)?.ok_or_else(|| missing(&path))?;
-            lines.truncate(record.lines);
-            let path = self.journal_path(term);
-            match std::fs::read(&path) {
-                // What follows the last end of a line was not written to its end.
-                Ok(bytes) => {
-                    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-                    let text = String::from_utf8_lossy(&bytes[..whole]);
-                    lines.extend(text.lines().filter(|line| !line.is_empty()).map(str::to_owned));
-                }
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(failed("read", &path)(error)),
-            }
-        }
-        Ok(lines)
+    /// A number of a configuration that no earlier start has used, as far as anything here shows.
+    pub fn next_number(&self) -> Result<u32> {
+        let claimed = self.numbers("terms", ".json")?.last().copied().unwrap_or(0);
+        let copied = self.numbers("journal", ".jsonl")?.last().map_or(0, |term| term >> 32);
+        Ok(u32::try_from(claimed.max(copied)).unwrap_or(u32::MAX).saturating_add(1))
     }
 
-    /// Opens the copy of the journal of a term, for appending whole lines.
-    pub fn open_journal(&self, term: u64) -> Result<File> {
+    /// The journal as it was copied, over all starts: what a job that starts again continues.
+    pub fn journal(&self) -> Result<Vec<String>> {
+        let mut starts: Vec<TermRecord> = Vec::new();
+        for number in self.numbers("terms", ".json")? {
+            let path = self.path.join("terms").join(format!("{number}.json"));
+            let record: TermRecord = read_document(&path)?.ok_or_else(|| missing(&path))?;
+            starts.extend(Some(record).filter(|record| record.continues.is_some()));
+        }
+        let terms = self.numbers("journal", ".jsonl")?;
+        let mut records: Vec<String> = Vec::new();
+        for (place, start) in starts.iter().enumerate() {
+            records.truncate(start.continues.unwrap_or(0));
+            let before = starts.get(place + 1).map_or(u64::MAX, |next| u64::from(next.number));
+            let of_start = |term: &&u64| (u64::from(start.number)..before).contains(&(**term >> 32));
+            let mut copied = BTreeMap::new();
+            for term in terms.iter().filter(of_start) {
+                copied.extend(self.copied(*term)?);
+            }
+            while let Some(record) = copied.remove(&records.len()) {
+                records.push(record);
+            }
+        }
+        Ok(records)
+    }
+
+    /// What the leader of a term copied. What makes no sense was not written to its end.
+    fn copied(&self, term: u64) -> Result<BTreeMap<usize, String>> {
+        let path = self.journal_path(term);
+        let text = std::fs::read(&path).map_err(failed("read", &path))?;
+        let lines = text.split(|byte| *byte == b'\n');
+        let records = lines.filter_map(|line| serde_json::from_slice::<CopiedRecord>(line).ok());
+        Ok(records.map(|copied| (copied.index, copied.record)).collect())
+    }
+
+    /// Opens the copy of the journal of a term.
+    pub fn open_journal(&self, term: u64) -> Result<JournalCopy> {
         let path = self.journal_path(term);
         let mut options = OpenOptions::new();
         let mut file =
@@ -134,7 +179,7 @@ impl StateDirectory {
         if file.metadata().map_err(failed("read", &path))?.len() > 0 {
             file.write_all(b"\n").map_err(failed("write", &path))?;
         }
-        Ok(file)
+        Ok(JournalCopy { path, file })
     }
 
     /// The newest sign of life.
@@ -161,29 +206,30 @@ impl StateDirectory {
         }
     }
 
-    fn record_path(&self, term: u64) -> PathBuf {
-        self.path.join("terms").join(format!("{term}.json"))
+    fn record_path(&self, number: u32) -> PathBuf {
+        self.path.join("terms").join(format!("{number}.json"))
     }
 
     fn journal_path(&self, term: u64) -> PathBuf {
         self.path.join("journal").join(format!("{term}.jsonl"))
     }
 
-    fn terms(&self) -> Result<Vec<u64>> {
-        let folder = self.path.join("terms");
-        let mut terms = Vec::new();
+    /// The numbers that names of files in a folder are, in order.
+    fn numbers(&self, folder: &str, ending: &str) -> Result<Vec<u64>> {
+        let folder = self.path.join(folder);
+        let mut numbers = Vec::new();
         for entry in std::fs::read_dir(&folder).map_err(failed("list", &folder))? {
             let name = entry.map_err(failed("list", &folder))?.file_name();
-            terms.extend(name.to_str().and_then(|name| name.strip_suffix(".json")?.parse::<u64>().ok()));
+            numbers.extend(name.to_str().and_then(|name| name.strip_suffix(ending)?.parse::<u64>().ok()));
         }
-        terms.sort_unstable();
-        Ok(terms)
+        numbers.sort_unstable();
+        Ok(numbers)
     }
 
-    /// Makes the record of a term, unless it exists. True if it is ours.
+    /// Makes a record, unless it exists. True if it is ours.
     fn put_if_absent(&self, record: &TermRecord) -> Result<bool> {
-        let path = self.record_path(record.term);
-        let draft = self.path.join("terms").join(format!(".{}-{:016x}", record.term, record.host));
+        let path = self.record_path(record.number);
+        let draft = self.path.join("terms").join(format!(".{}-{:016x}", record.number, record.host));
         // A draft of a process of this host that was killed.
         let _ = std::fs::remove_file(&draft);
         let mut options = OpenOptions::new();
@@ -204,6 +250,28 @@ impl StateDirectory {
         let folder = self.path.join("terms");
         File::open(&folder).and_then(|folder| folder.sync_all()).map_err(failed("sync", &folder))?;
         Ok(names == 2)
+    }
+}
+
+/// The copy of the journal that the leader of a term writes.
+#[derive(Debug)]
+pub struct JournalCopy {
+    path: PathBuf,
+    file: File,
+}
+
+impl JournalCopy {
+    /// Adds records from an index on, and returns when they are durable.
+    pub fn add(&mut self, index: usize, records: &[Vec<u8>]) -> Result<()> {
+        let mut text = Vec::new();
+        for (index, record) in (index..).zip(records) {
+            let record = String::from_utf8_lossy(record).into_owned();
+            let line = serde_json::to_vec(&CopiedRecord { index, record });
+            text.extend(line.map_err(|error| failed("write", &self.path)(error.into()))?);
+            text.push(b'\n');
+        }
+        let written = self.file.write_all(&text).and_then(|()| self.file.sync_data());
+        written.map_err(failed("write", &self.path))
     }
 }
 
@@ -230,31 +298,31 @@ fn read_document<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::super::state_writer::StateWriter;
     use super::*;
 
     fn open(place: &Path) -> StateDirectory {
-        StateDirectory::open(place.to_str().expect("text")).expect("opens")
+        StateDirectory::create(place.to_str().expect("text")).expect("opens")
     }
 
-    fn lead(directory: &StateDirectory, record: &TermRecord, lines: &[&str]) {
-        let writer = StateWriter::start(directory.clone(), record).expect("starts");
-        assert!(writer.copy_journal(lines.iter().map(|line| (*line).to_owned()).collect()));
-        assert!(writer.end(Duration::from_secs(20)));
+    fn wanted(number: u32, host: u64, continues: Option<usize>) -> TermRecord {
+        TermRecord { number, host, name: format!("gpu{host:02}"), continues }
+    }
+
+    fn copy(directory: &StateDirectory, number: u64, index: usize, records: &[&str]) {
+        let records: Vec<Vec<u8>> = records.iter().map(|record| record.as_bytes().to_vec()).collect();
+        directory.open_journal(number << 32).expect("opens").add(index, &records).expect("writes");
     }
 
     #[test]
-    fn only_one_of_many_hosts_wins_a_term() {
+    fn only_one_of_many_hosts_wins_a_configuration() {
         let place = tempfile::tempdir().expect("a directory");
         let directory = open(place.path());
-        for term in 1..20 {
+        for number in 1..20 {
             let claims: Vec<Claim> = std::thread::scope(|scope| {
                 let claim = |host| {
                     scope.spawn({
                         let directory = &directory;
-                        move || directory.claim(term, host, "gpu").expect("a claim")
+                        move || directory.claim(wanted(number, host, None)).expect("a claim")
                     })
                 };
                 let threads: Vec<_> = (1..=4).map(claim).collect();
@@ -267,29 +335,40 @@ mod tests {
             let won: Vec<TermRecord> = claims.iter().filter_map(of_winner).collect();
             assert_eq!(won.len(), 1, "{claims:?}");
             assert_eq!(directory.newest().expect("reads").as_ref(), Some(&won[0]));
-            assert_eq!(
-                directory.claim(term, won[0].host, "gpu").expect("a claim"),
-                Claim::Won(won[0].clone())
-            );
-            let late = directory.claim(term - 1, 5, "gpu").expect("a claim");
+            let again = directory.claim(wanted(number, won[0].host, None)).expect("a claim");
+            assert_eq!(again, Claim::Won(won[0].clone()));
+            let late = directory.claim(wanted(number - 1, 5, None)).expect("a claim");
             assert!(matches!(late, Claim::Lost(record) if record == won[0]));
         }
     }
 
     #[test]
-    fn a_later_term_continues_the_journal_and_ignores_what_an_old_leader_adds() {
+    fn leaders_of_one_start_continue_each_others_copies_and_gaps_end_them() {
         let place = tempfile::tempdir().expect("a directory");
         let directory = open(place.path());
-        let Claim::Won(first) = directory.claim(1, 1, "gpu01").expect("a claim") else { panic!("lost") };
-        lead(&directory, &first, &["one", "two"]);
-        let Claim::Won(second) = directory.claim(2, 2, "gpu02").expect("a claim") else { panic!("lost") };
-        assert_eq!(second.lines, 2);
-        lead(&directory, &first, &["too late"]);
-        lead(&directory, &second, &["three"]);
+        directory.claim(wanted(1, 1, Some(0))).expect("a claim");
+        copy(&directory, 1, 0, &["zero", "one"]);
+        directory.claim(wanted(2, 2, None)).expect("a claim");
+        copy(&directory, 2, 1, &["one", "two"]);
+        copy(&directory, 2, 4, &["four"]);
         // The last line of a process that was killed while it wrote.
-        let mut file = directory.open_journal(2).expect("opens");
-        file.write_all(b"half a li").expect("writes");
-        assert_eq!(directory.journal().expect("reads"), ["one", "two", "three"]);
+        let mut file = directory.open_journal(2 << 32).expect("opens").file;
+        file.write_all(b"{\"index\": 3, \"rec").expect("writes");
+        assert_eq!(directory.journal().expect("reads"), ["zero", "one", "two"]);
+        assert_eq!(directory.next_number().expect("reads"), 3);
+    }
+
+    #[test]
+    fn a_later_start_continues_what_it_read_and_ignores_what_an_old_leader_adds() {
+        let place = tempfile::tempdir().expect("a directory");
+        let directory = open(place.path());
+        directory.claim(wanted(1, 1, Some(0))).expect("a claim");
+        copy(&directory, 1, 0, &["zero", "one"]);
+        directory.claim(wanted(4, 2, Some(2))).expect("a claim");
+        copy(&directory, 1, 2, &["too late"]);
+        copy(&directory, 5, 2, &["two"]);
+        assert_eq!(directory.journal().expect("reads"), ["zero", "one", "two"]);
+        assert_eq!(directory.next_number().expect("reads"), 6);
     }
 
     #[test]
@@ -298,7 +377,7 @@ mod tests {
         let directory = open(place.path());
         directory.check_still(None).expect("nobody was there");
         let mut alive =
-            AliveRecord { host: 1, name: "gpu01".to_owned(), term: 1, counter: 1, is_over: false };
+            AliveRecord { host: 1, name: "gpu01".to_owned(), counter: 1, lives: 16, is_over: false };
         directory.show_alive(&alive).expect("writes");
         let before = directory.alive().expect("reads");
         directory.check_still(before.as_ref()).expect("it does not move");

@@ -11,6 +11,7 @@ mod clock;
 mod node;
 mod states;
 mod twin;
+mod two_hosts;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -66,6 +67,7 @@ fn plan(hosts: u32) -> Plan {
         drift_ppm: 10_000,
         host_wait_ms: 3_600_000,
         job: job(2),
+        state: None,
     }
 }
 

@@ -1,11 +1,13 @@
 //! One imagined host: its configuration, clock and disk, its coordinator and its agent.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use penstock_process::host::config::HostConfig;
 use penstock_process::host::{Host, Membership};
 use penstock_process::job::Job;
 use penstock_process::vote::error::Result as VoteResult;
+use penstock_process::vote::state_keeper::StateKeeper;
 use penstock_process::vote::storage::{MemoryStorage, VoteStorage};
 
 use crate::clock::HostClock;
@@ -37,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) drift_ppm: i64,
     pub(crate) host_wait_ms: u64,
     pub(crate) job: Job,
+    /// A real directory, where all hosts see one.
+    pub(crate) state: Option<PathBuf>,
 }
 
 pub(crate) struct Node {
@@ -46,6 +50,9 @@ pub(crate) struct Node {
     pub(crate) config: HostConfig,
     pub(crate) disk: Disk,
     pub(crate) kept: Option<Membership>,
+    pub(crate) keeper: Option<StateKeeper>,
+    /// Nothing that it wants of the state directory is done.
+    pub(crate) stalled: bool,
     /// Grows with every start, so that what was meant for an earlier one is dropped.
     pub(crate) start: u32,
     pub(crate) tick_at: u64,

@@ -13,6 +13,8 @@ use penstock_process::host::messages::{Message, Question};
 use penstock_process::host::{Effect, Event, Given, Host, LinkId, Membership};
 use penstock_process::lease::grant;
 use penstock_process::tree::host_list::{HostEntry, HostId, HostList};
+use penstock_process::vote::state_keeper::{StateAnswer, StateKeeper};
+use penstock_process::vote::tie_breaker::StateDirectory;
 use serde_json::Value;
 
 use crate::chance::Chance;
@@ -33,6 +35,7 @@ enum Item {
     Deliver(usize, usize, Box<Message>),
     Close(usize, usize),
     Report(usize),
+    State(usize, u32, StateAnswer),
 }
 
 pub(crate) struct World {
@@ -137,7 +140,9 @@ impl World {
             lease_ms: self.plan.lease_ms,
             fanout: self.plan.fanout,
             host_wait_ms: self.plan.host_wait_ms,
-            state: None,
+            state: self.plan.state.clone(),
+            state_asked: self.plan.state.is_some(),
+            continues: true,
             interface: None,
             mixed: false,
             versions: Versions::default(),
@@ -150,6 +155,8 @@ impl World {
             config,
             disk: Disk::default(),
             kept: None,
+            keeper: None,
+            stalled: false,
             start: 0,
             tick_at: u64::MAX,
             incoming: 0,
@@ -175,6 +182,11 @@ impl World {
             votes: Box::new(move || Ok(disk.clone())),
         };
         node.start += 1;
+        node.keeper = self.plan.state.as_ref().map(|place| {
+            let directory = StateDirectory::create(place.to_str().expect("text")).expect("opens");
+            std::fs::write(directory.marker(node.config.host.0), "").expect("writes");
+            StateKeeper::new(directory, node.config.host.0, node.config.name.clone())
+        });
         node.host = Some(Host::new(local_ms, given, node.kept.clone()));
         self.push(self.now_ms + 1, Item::Report(index));
         self.give(index, Event::Tick);
@@ -236,6 +248,11 @@ impl World {
                 }
             }
             Item::Close(wire, end) => self.close_end(wire, end),
+            Item::State(index, start, answer) => {
+                if self.nodes[index].start == start {
+                    self.give(index, Event::State(answer));
+                }
+            }
         }
     }
 
@@ -296,6 +313,14 @@ impl World {
                 if self.nodes[index].twin.over {
                     self.notes.push(format!("{} h{index} ends: {}", self.now_ms, orders.reason));
                     self.kill(index);
+                }
+            }
+            Effect::State(task) => {
+                let (stalled, start) = (self.nodes[index].stalled, self.nodes[index].start);
+                let keeper = self.nodes[index].keeper.as_mut().filter(|_| !stalled);
+                for answer in keeper.map(|keeper| keeper.handle(task)).unwrap_or_default() {
+                    let at = self.now_ms + self.chance.between(1, 3 * self.plan.delay_ms.max(1));
+                    self.push(at, Item::State(index, start, answer));
                 }
             }
             Effect::Keep(membership) => self.nodes[index].kept = Some(*membership),

@@ -17,7 +17,7 @@ from penstock.errors.process import HostUnreachable
 from penstock.errors.root import UsageError
 from penstock.process.hosts import addresses
 from penstock.process.hosts.engine_environment import engine_facts
-from penstock.process.hosts.host_directory import HostFile, HostPlace, furnish_host
+from penstock.process.hosts.host_directory import STATE, HostFile, HostPlace, furnish_host
 from penstock.process.hosts.host_key import OPEN_KEY, job_secret, key_path, read_key
 from penstock.process.hosts.host_names import NamedHost, common_slots, in_racks, read_host_file, read_hosts
 from penstock.process.hosts.join import Join, JoinOptions, host_count, join_of
@@ -119,11 +119,14 @@ def furnish_join(
     options = replace(options, rack=options.rack or environment.get(RACK_VARIABLE) or join.rack)
     # The list of hosts counts ranks of the first role; of any other all hosts have the same number.
     host = host_file(join, options, local_address=words.values["local_addr"], slots=spec.roles[0].ranks)
+    name = spec.name or stem(spec.roles[0].command)
+    if host.state is None and join.is_named_by_engine:
+        # A job that the engine starts again has another name and maybe other hosts; its state is where the first start left it.
+        state = home / "jobs" / join.first_job_id(name) / STATE
+        host = replace(host, state=str(state), continues=join.restart > 0)
     if words.values["no_key"]:
         host = replace(host, open=True)
         _note(f"hosts join without a key: everyone who reaches {host.endpoint} can run commands in this job")
-    if options.state is not None:
-        make_state(Path(options.state))
     logs = words.values["log_dir"]
     place = HostPlace(
         home=home,
@@ -131,7 +134,6 @@ def furnish_join(
         logs=None if logs is None else Path(logs),
         environment=environment,
     )
-    name = spec.name or stem(spec.roles[0].command)
     return furnish_host(place, spec.to_json(join.job_id(name)), host, secret)
 
 
@@ -160,21 +162,13 @@ def host_file(join: Join, options: HostOptions, *, local_address: str, slots: in
         fanout=options.fanout,
         host_wait_ms=round(wait_s * 1000),
         state=options.state,
+        state_asked=options.state is not None,
+        continues=options.state is not None,
         interface=options.interface,
         mixed=options.mixed,
         expected=list(join.names),
         ends_at=join.ends_at,
     )
-
-
-def make_state(state: Path) -> None:
-    """The directory that all hosts see."""
-    try:
-        state.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise UsageError(f"--state {state}: {problem.strerror}") from problem
-    if not os.access(state, os.W_OK):
-        raise UsageError(f"--state {state}: cannot be written")
 
 
 def _is_founder(join: Join, own: Mapping[str, list[str]]) -> bool:
@@ -210,7 +204,7 @@ def _own_address(
 
 def _join_secret(home: Path, join: Join, words: CommandLine, environment: Mapping[str, str]) -> bytes:
     key = OPEN_KEY if words.values["no_key"] else read_key(key_path(home, environment))
-    return job_secret(key, rendezvous_id=join.rendezvous_id, endpoint=join.endpoint)
+    return job_secret(key, rendezvous_id=join.start_id, endpoint=join.endpoint)
 
 
 def _ssh_hosts(words: CommandLine) -> SshHosts:

@@ -80,6 +80,8 @@ def bundles_of(
                     fanout=options.fanout,
                     host_wait_ms=round(options.host_wait_s * 1000),
                     state=options.state,
+                    state_asked=options.state is not None,
+                    continues=options.state is not None,
                     interface=options.interface,
                     mixed=options.mixed,
                     expected=names,

@@ -34,6 +34,8 @@ class EngineFacts:
     own_name: str = ""
     #: What this host shares with its neighbours, where the engine knows its network.
     rack: str = ""
+    #: How often the engine has started the job again.
+    restart: int = 0
     #: When the engine will end the job, in seconds since 1970.
     ends_at: float | None = None
     #: For people: hosts that are there and not used.
@@ -75,14 +77,16 @@ def _slurm(environment: Mapping[str, str]) -> EngineFacts:
     except HostsInvalid as problem:
         raise JoinInvalid(reason=f"Slurm's list of hosts cannot be read: {problem}") from problem
     _check_tasks(environment, hosts)
-    identity = f"slurm-{job}.{step}"
+    identity, restart = f"slurm-{job}.{step}", _number(environment, "SLURM_RESTART_COUNT") or 0
     return EngineFacts(
         engine="slurm",
         hosts=hosts,
         node_rank=_number(environment, "SLURM_NODEID"),
         meeting_host=names[0],
-        meeting_port=port_of(identity),
+        # What is left of the start before this one may still listen.
+        meeting_port=port_of(f"{identity}.r{restart}" if restart else identity),
         rendezvous_id=identity,
+        restart=restart,
         names=tuple(names),
         own_name=environment.get("SLURMD_NODENAME", ""),
         rack=_slurm_rack(environment),

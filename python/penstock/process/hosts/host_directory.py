@@ -5,7 +5,7 @@ machine has: description, state, socket, pulses, logs. The *job directory* lies 
 description and a line for each host that says where its directory is.
 
     $PENSTOCK_LOCAL/jobs/JOB/   job.json  host.json  key  logs/  incidents/  …
-    $PENSTOCK_HOME/jobs/JOB/    job.json  host_directories/HOST
+    $PENSTOCK_HOME/jobs/JOB/    job.json  host_directories/HOST  state/
 """
 
 import json
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.errors.process import HomeUnwritable, HostTaken
+from penstock.errors.process import HomeUnwritable, HostTaken, StateUnusable
 from penstock.process.hosts.addresses import is_loopback
 from penstock.process.job.catalogue import FINAL, Job
 from penstock.process.job.launch import fill_directory
@@ -27,6 +27,10 @@ KEY_FILE = "key"
 #: A directory without a state is that of a start that died, when it is older than any start takes.
 START_S = 120.0
 TRIES = 1000
+#: Hosts that a directory can break the tie of, and its name in the job's directory.
+TIE_HOSTS, STATE = 2, "state"
+#: What the agent expects there (vote/tie_breaker.rs).
+STATE_FOLDERS = ("terms", "journal", "hosts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +52,12 @@ class HostFile:
     lease_ms: int = 30_000
     fanout: int = 64
     host_wait_ms: int = 600_000
+    #: A directory that all hosts may see: it breaks the tie of two, and a job that is started again continues from it.
     state: str | None = None
+    #: Whether somebody asked for it; else the job begins without it where not all hosts see it.
+    state_asked: bool = False
+    #: Whether this start continues what is there, with its budgets and numbers of lives.
+    continues: bool = False
     interface: str | None = None
     mixed: bool = False
     #: Names of all hosts, where they are known: for sentences about who is missing.
@@ -99,6 +108,10 @@ def furnish_host(place: HostPlace, description: dict[str, Any], host: HostFile, 
         if number:
             host = replace(host, name=f"{host.name}+{number}")
         job_directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if host.state is None and host.nnodes == TIE_HOSTS:
+            host = replace(host, state=str(job_directory / STATE))
+        if host.state is not None:
+            host = replace(host, state=_enter_state(host))
         _write(
             directory / HOST_FILE,
             json.dumps({**host.to_json(), "home": str(place.home), "job_directory": str(job_directory)}),
@@ -110,6 +123,21 @@ def furnish_host(place: HostPlace, description: dict[str, Any], host: HostFile, 
         where = place.local if str(place.local) in str(problem.filename or "") else place.home
         raise HomeUnwritable(home=where, reason=problem.strerror or str(problem)) from problem
     return directory
+
+
+def _enter_state(host: HostFile) -> str | None:
+    """Leave a mark in the state directory, by which others know that this host sees it; nothing where it cannot be used and nobody asked."""
+    assert host.state is not None
+    place = Path(host.state)
+    try:
+        for folder in STATE_FOLDERS:
+            (place / folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+        (place / "hosts" / host.host).touch(mode=0o600)
+    except OSError as problem:
+        if host.state_asked:
+            raise StateUnusable(place=place, reason=problem.strerror or str(problem)) from problem
+        return None
+    return host.state
 
 
 def _publish(job_directory: Path, directory: Path, name: str) -> None:

@@ -71,6 +71,10 @@ class Join:
     #: How long to wait for hosts, where --rdzv-conf says so (``join_timeout``).
     wait_s: float | None = None
     ends_at: float | None = None
+    #: How often an engine has started the job again: each start has its own name and secret, and continues the state of the first.
+    restart: int = 0
+    #: Whether the engine's own number names the job, so that hosts of a later start may be others.
+    is_named_by_engine: bool = False
     notes: Sequence[str] = ()
 
     @property
@@ -78,10 +82,23 @@ class Join:
         """As all hosts write it: it goes into the job's secret and name."""
         return f"{self.meeting_host.lower()}:{self.port}"
 
+    @property
+    def start_id(self) -> str:
+        """The rendezvous id of this start."""
+        return f"{self.rendezvous_id}.r{self.restart}" if self.restart else self.rendezvous_id
+
     def job_id(self, stem: str) -> str:
         """The name of the job, the same on all hosts of one start."""
+        return self._named(stem, self.start_id)
+
+    def first_job_id(self, stem: str) -> str:
+        """The name of the job when it was started first."""
+        return self._named(stem, self.rendezvous_id)
+
+    def _named(self, stem: str, start_id: str) -> str:
         begin = re.sub(r"[^A-Za-z0-9._-]", "", stem).strip(".-")[:40] or "job"
-        text = f"{self.rendezvous_id}\0{self.endpoint}\0{self.hosts}"
+        endpoint = "" if self.is_named_by_engine else self.endpoint
+        text = f"{start_id}\0{endpoint}\0{self.hosts}"
         return f"{begin}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
@@ -135,6 +152,8 @@ def join_of(options: JoinOptions, facts: EngineFacts) -> Join | None:
         rack=facts.rack,
         meets_at_first=at_first,
         ends_at=facts.ends_at,
+        restart=facts.restart,
+        is_named_by_engine=facts.engine == "slurm" and not options.rdzv_id,
         is_meeting_host=conf.is_host,
         wait_s=conf.join_timeout_s,
         notes=notes,

@@ -196,6 +196,11 @@ impl Decider {
 /// On many hosts a life that may begin is prepared first, when every host rank has a host.
 pub(super) fn prepared_first(view: &JobView<'_>, incarnation: u32, verdict: Verdict) -> Verdict {
     let Some(hosts) = &view.hosts else { return verdict };
+    if hosts.reserved.is_some_and(|reserved| incarnation >= reserved) {
+        // Otherwise a job that is started again could give the same number to another life.
+        let reason = format!("{}; waits for the state directory to note life {incarnation}", verdict.reason);
+        return Verdict { action: Action::Wait { until_ms: None }, reason };
+    }
     match hosts.wanted() {
         Some(wanted) => {
             let reason = match incarnation {

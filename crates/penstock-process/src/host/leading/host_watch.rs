@@ -12,6 +12,7 @@ use crate::job::Role;
 use crate::lease::grant;
 use crate::lease::host_state::{Fact, HostState};
 use crate::tree::host_list::HostId;
+use crate::vote::Configuration;
 use crate::vote::error::NotLeader;
 use crate::vote::storage::VoteStorage;
 
@@ -82,7 +83,7 @@ impl<S: VoteStorage> Host<S> {
                     continue;
                 }
             };
-            if !covered && !track.state.is_over() {
+            if !covered && !track.state.is_over() && self.now_ms < end_ms {
                 leading.look_ms = leading.look_ms.min(track.expires_ms.max(self.now_ms + 1));
             }
             let Some(state) = track.state.after(fact) else { continue };
@@ -174,6 +175,7 @@ impl<S: VoteStorage> Host<S> {
             unfilled,
             filled_ms: leading.filled_ms,
             host_wait_ms: self.config.host_wait_ms,
+            reserved: self.reserved_lives(),
         }
     }
 
@@ -183,7 +185,11 @@ impl<S: VoteStorage> Host<S> {
         let free = |rank: &u32| leading.tracks.get(*rank as usize).is_none_or(|track| track.state.is_over());
         let lost = |voter: &HostId| list.rank_of(*voter).is_none_or(|rank| free(&rank));
         let settled = self.voter.as_ref().and_then(|voter| voter.group.configuration());
-        if settled.is_none_or(|settled| settled.number != list.configuration) {
+        let ready = |voters: &Configuration| {
+            // Two that vote never change by agreement what the state directory may have given to one of them.
+            voters.number == list.configuration && !(list.breaks_ties() && voters.voters.len() == 2)
+        };
+        if settled.is_none_or(|settled| !ready(&settled)) {
             return;
         }
         let unfit = |rank: &u32| leading.tracks.get(*rank as usize).is_none_or(|track| !track.covered);
