@@ -4,7 +4,7 @@
 //! A job is founded by all its hosts at once, so a host that comes back to the endpoint after its job has begun founds no second
 //! one: the others have a job already, and their leader dials the endpoint until the host there joins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -28,8 +28,10 @@ const NAMED_MAX: usize = 8;
 /// What a host does until it has a place.
 #[derive(Debug, Default)]
 pub(super) struct Meeting {
-    /// Who came, at the founder.
+    /// Who came, at the founder, and is still linked to it.
     came: BTreeMap<HostId, JoinRequest>,
+    /// Which of them asked for a host rank.
+    wishes: BTreeMap<u32, HostId>,
     /// When it asked last, and whom.
     asked: Option<(u64, HostId)>,
     /// Who was named as one who may know better, and when.
@@ -38,10 +40,21 @@ pub(super) struct Meeting {
     pub(super) why: Option<String>,
     /// What people are told about that, and when it changed.
     said: Option<(String, u64)>,
+    /// Counts the changes.
+    pub(super) said_count: u32,
     /// Why the endpoint cannot be reached, and since when.
     unreached: Option<(String, u64)>,
     /// Why it will never have one.
     pub(super) refused: Option<String>,
+}
+
+impl Meeting {
+    fn arrive(&mut self, host: HostId, request: JoinRequest) {
+        if let Some(rank) = request.node_rank {
+            self.wishes.insert(rank, host);
+        }
+        self.came.insert(host, request);
+    }
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -61,11 +74,11 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         if self.config.founder && self.membership.term == 0 {
-            self.meeting
-                .came
-                .entry(self.me.id)
-                .or_insert_with(|| own_request(&self.config, &self.me, &self.digest));
-            self.found_if_all_are_here();
+            if !self.meeting.came.contains_key(&self.me.id) {
+                let request = own_request(&self.config, &self.me, &self.digest);
+                self.meeting.arrive(self.me.id, request);
+                self.found_if_all_are_here();
+            }
             return;
         }
         let now_ms = self.now_ms;
@@ -111,11 +124,16 @@ impl<S: VoteStorage> Host<S> {
 
     /// What people are told of the wait; nothing at first, because most hosts do not wait, and not each of many changes.
     pub(super) fn say_why(&mut self) {
+        if self.rank.is_some() && self.orders.is_some() {
+            // It has orders, and they say why.
+            return;
+        }
         let (words, now_ms) = (self.why_it_waits(), self.now_ms);
         match &mut self.meeting.said {
             None => self.meeting.said = Some((String::new(), now_ms)),
             Some((said, at_ms)) if *said != words && now_ms >= *at_ms + SAY_MS => {
-                (*said, *at_ms) = (words, now_ms)
+                (*said, *at_ms) = (words, now_ms);
+                self.meeting.said_count += 1;
             }
             Some(_) => {}
         }
@@ -140,6 +158,14 @@ impl<S: VoteStorage> Host<S> {
         // The leader of a living job has found us at the endpoint.
         if self.rank.is_none() && self.membership.leader == Some(from) {
             self.meeting.came.clear();
+            self.meeting.wishes.clear();
+        }
+    }
+
+    /// Who waits here for the others is gone, unless it comes again.
+    pub(super) fn forget_arrival(&mut self, host: HostId) {
+        if let Some(rank) = self.meeting.came.remove(&host).and_then(|request| request.node_rank) {
+            self.meeting.wishes.remove(&rank);
         }
     }
 
@@ -151,7 +177,7 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         if self.membership.list.entry(from).is_some() {
-            self.say(from, Body::List(Arc::clone(&self.membership.list)));
+            self.tell_list(from);
         } else if let Some(leading) = &mut self.leading {
             let why = leading.note_joiner(request, self.now_ms);
             self.say(from, Body::Refused { why, for_good: false, ask: None });
@@ -199,11 +225,9 @@ impl<S: VoteStorage> Host<S> {
     }
 
     fn note_arrival(&mut self, from: HostId, request: JoinRequest) {
-        let reachable = |id: &HostId| *id == self.me.id || self.links.to(*id).is_some();
-        let taken = self.meeting.came.iter().find(|(id, known)| {
-            **id != from && known.node_rank.is_some() && known.node_rank == request.node_rank && reachable(id)
-        });
-        if let Some((_, other)) = taken {
+        let wished = request.node_rank.and_then(|rank| self.meeting.wishes.get(&rank));
+        let taken = wished.filter(|id| **id != from).and_then(|id| self.meeting.came.get(id));
+        if let Some(other) = taken {
             let rank = request.node_rank.unwrap_or(0);
             let why = format!(
                 "host rank {rank} is asked for by {} and by {}",
@@ -213,7 +237,7 @@ impl<S: VoteStorage> Host<S> {
             self.say(from, Body::Refused { why, for_good: true, ask: None });
             return;
         }
-        self.meeting.came.insert(from, request);
+        self.meeting.arrive(from, request);
         self.found_if_all_are_here();
         if self.rank.is_none() {
             let why = self.meeting.why.clone().unwrap_or_default();
@@ -223,11 +247,10 @@ impl<S: VoteStorage> Host<S> {
 
     /// Founds the job when every host is here.
     fn found_if_all_are_here(&mut self) {
-        let (me, links) = (self.me.id, &self.links);
-        self.meeting.came.retain(|id, _| *id == me || links.to(*id).is_some());
+        let me = self.me.id;
         let came = &self.meeting.came;
         if came.len() < self.config.nnodes as usize {
-            self.meeting.why = Some(missing(&self.config.expected, came.values(), self.config.nnodes));
+            self.meeting.why = Some(missing(&self.config.expected, came, self.config.nnodes));
             return;
         }
         let mut list = in_order(came.values().take(self.config.nnodes as usize));
@@ -237,9 +260,7 @@ impl<S: VoteStorage> Host<S> {
         let others: Vec<HostId> = came.keys().copied().filter(|id| *id != me).collect();
         self.out.push(Effect::Note(format!("founded with {} hosts", list.hosts.len())));
         self.take_list(Arc::clone(&list));
-        for host in others {
-            self.say(host, Body::List(Arc::clone(&list)));
-        }
+        others.into_iter().for_each(|host| self.tell_list(host));
     }
 
     pub(super) fn hear_refusal(&mut self, from: HostId, why: String, for_good: bool, ask: Option<HostEntry>) {
@@ -259,12 +280,6 @@ impl<S: VoteStorage> Host<S> {
         }
     }
 
-    pub(super) fn hear_list(&mut self, list: Arc<HostList>) {
-        if list.stamp() > self.membership.list.stamp() {
-            self.take_list(list);
-        }
-    }
-
     /// The hosts of the job are these from now on.
     pub(super) fn take_list(&mut self, list: Arc<HostList>) {
         let rank = list.rank_of(self.me.id);
@@ -275,15 +290,21 @@ impl<S: VoteStorage> Host<S> {
             }));
             self.agent.forget();
         }
+        let known = &self.membership.list;
+        let same_hosts = self.rank == rank && known.hosts.is_same(&list.hosts);
+        let same_tree = same_hosts && known.voters == list.voters;
         (self.rank, self.membership.list) = (rank, list);
-        self.meeting.instead = None;
-        self.upward.begin_again();
-        self.keep();
-        for child in self.below.heard() {
-            self.say(child, Body::List(Arc::clone(&self.membership.list)));
+        if !same_tree {
+            self.meeting.instead = None;
+            self.upward.begin_again();
+            self.keep();
+            self.change_voters();
         }
-        self.summarise_own();
-        self.change_voters();
+        if !same_hosts {
+            // Whose hosts were lost goes down with the next grants; who came in their place is waited for.
+            self.push_to_children();
+            self.summarise_own();
+        }
     }
 }
 
@@ -321,10 +342,13 @@ fn in_order<'a>(came: impl Iterator<Item = &'a JoinRequest>) -> HostList {
 }
 
 /// What a host that waits says.
-fn missing<'a>(expected: &[String], came: impl Iterator<Item = &'a JoinRequest>, nnodes: u32) -> String {
-    let here: Vec<&str> = came.map(|request| request.entry.name.as_str()).collect();
+fn missing(expected: &[String], came: &BTreeMap<HostId, JoinRequest>, nnodes: u32) -> String {
+    let count = came.len();
+    let came = if expected.is_empty() { None } else { Some(came.values()) };
+    let here: BTreeSet<&str> =
+        came.into_iter().flatten().map(|request| request.entry.name.as_str()).collect();
     let absent: Vec<&str> =
         expected.iter().map(String::as_str).filter(|name| !here.contains(name)).take(NAMED_MAX).collect();
     let named = if absent.is_empty() { String::new() } else { format!("; missing: {}", absent.join(", ")) };
-    format!("waits for hosts: {} of {nnodes} are here{named}", here.len())
+    format!("waits for hosts: {count} of {nnodes} are here{named}")
 }

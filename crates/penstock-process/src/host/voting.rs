@@ -1,10 +1,13 @@
 //! A voter keeps the journal of the job: what is decided, a majority of voters has on disk before anybody acts on it.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::coordinator::history::{Entry, JobHistory};
 use crate::error::Result;
+use crate::host::list_news::{ListChange, ListStep};
 use crate::host::messages::{Body, Header};
 use crate::host::{Effect, Host};
 use crate::lease::grant;
@@ -46,10 +49,8 @@ impl HostChange {
         list.vacant.extend(&self.lost);
         list.vacant.retain(|rank| !self.back.contains(rank));
         for (rank, entry) in &self.placed {
-            if let Some(place) = list.hosts.get_mut(*rank as usize) {
-                *place = entry.clone();
-                list.vacant.remove(rank);
-            }
+            list.hosts.replace(*rank, entry.clone());
+            list.vacant.remove(rank);
         }
         list
     }
@@ -101,6 +102,8 @@ pub struct Voter<S: VoteStorage> {
     pub(super) lines: Vec<Value>,
     /// Lines of the journal so far.
     line: u64,
+    /// Records of the journal so far.
+    pub(super) records: u64,
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -124,7 +127,14 @@ impl<S: VoteStorage> Host<S> {
                 let history = JobHistory::new(&self.job);
                 let lines = Vec::new();
                 self.votes = true;
-                self.voter = Some(Box::new(Voter { group, tick_ms: self.now_ms, history, lines, line: 0 }));
+                self.voter = Some(Box::new(Voter {
+                    group,
+                    tick_ms: self.now_ms,
+                    history,
+                    lines,
+                    line: 0,
+                    records: 0,
+                }));
             }
             Err(problem) => self.out.push(Effect::Note(format!("this host cannot vote: {problem}"))),
         }
@@ -159,14 +169,14 @@ impl<S: VoteStorage> Host<S> {
             self.follow_term(term, leader);
         }
         if let Some(next) = next.filter(|next| next.number > self.membership.list.configuration) {
-            let mut list = HostList::clone(&self.membership.list);
-            list.voters = next.voters.iter().map(|voter| HostId(*voter)).collect();
-            list.configuration = next.number;
-            self.take_list(list.into());
+            let voters = next.voters.iter().map(|voter| HostId(*voter)).collect();
+            let change = ListChange::Voters { configuration: next.number, voters };
+            self.take_step(Arc::new(ListStep { before: self.membership.list.stamp(), change }));
         }
     }
 
     fn apply_record(&mut self, voter: &mut Voter<S>, record: &Record) {
+        voter.records += 1;
         record.entries.iter().for_each(|entry| voter.history.fold(entry));
         let mut lines = record.lines();
         for line in &mut lines {
@@ -177,10 +187,10 @@ impl<S: VoteStorage> Host<S> {
         let excess = voter.lines.len().saturating_sub(SHOWN_MAX);
         voter.lines.drain(..excess);
         self.out.push(Effect::Write(lines));
-        let list = &self.membership.list;
-        if let Some(change) = record.change.as_ref().filter(|change| change.version == list.version + 1) {
-            let list = change.apply(list);
-            self.take_list(list.into());
+        let (version, before) = (self.membership.list.version, self.membership.list.stamp());
+        if let Some(change) = record.change.as_ref().filter(|change| change.version == version + 1) {
+            let change = ListChange::Hosts(change.clone());
+            self.take_step(Arc::new(ListStep { before, change }));
         }
         self.note_decided(record);
     }

@@ -1,5 +1,6 @@
 //! The agent of one imagined host: it does what an agent does with orders, and ends its ranks before the lease does.
 
+use penstock_process::coordinator::hang::Pulse;
 use penstock_process::coordinator::messages::{GangReport, Orders, PreparedLife, Report, WorkerReport};
 use penstock_process::coordinator::verdict::Action;
 use penstock_process::job::exit::Exit;
@@ -55,6 +56,22 @@ impl Twin {
             ending_since_ms: None,
             lease_ended_ms: None,
         }
+    }
+
+    /// Its lease ends later.
+    pub(crate) fn renew(&mut self, lease_until_ms: u64) {
+        self.lease_until_ms = self.lease_until_ms.max(Some(lease_until_ms));
+    }
+
+    /// Ranks that run.
+    pub(crate) fn running_ranks(&self) -> u32 {
+        if self.running { self.ranks } else { 0 }
+    }
+
+    /// How far its running ranks are: not the same on all hosts.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = u64> + '_ {
+        let first = u64::from(self.host_rank.unwrap_or(0) * 7 + self.life.unwrap_or(0));
+        (0..self.running_ranks()).map(move |rank| first + u64::from(rank))
     }
 
     /// Does what it is told; whether there is something to report.
@@ -142,6 +159,7 @@ impl Twin {
             0.. => Exit { code: Some(code), signal: None, core: false, memory_exhausted: false },
             _ => Exit { code: None, signal: Some(-code), core: false, memory_exhausted: false },
         });
+        let steps: Vec<u64> = self.steps().collect();
         let worker = |rank: u32| WorkerReport {
             rank,
             pid: 100 + rank as i32,
@@ -149,7 +167,7 @@ impl Twin {
             exit: exit.clone(),
             exit_ms: self.exit_ms,
             asked: self.asked,
-            pulse: None,
+            pulse: steps.get(rank as usize).map(|step| Pulse { step: *step, ..Pulse::default() }),
             heard_ms: None,
             signs: Default::default(),
         };
