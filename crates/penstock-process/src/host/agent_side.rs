@@ -17,10 +17,32 @@ const TELL_SHARE: u64 = 1;
 #[derive(Debug, Default)]
 pub(super) struct OwnAgent {
     report: Option<Report>,
-    /// What it was told last, and when.
-    told: Option<(Orders, u64)>,
+    /// What it was told last.
+    told: Option<Told>,
     /// It has asked and was not answered.
     waits: bool,
+}
+
+/// What an agent was told last.
+#[derive(Debug)]
+struct Told {
+    orders: Arc<Orders>,
+    lease_until_ms: Option<u64>,
+    at_ms: u64,
+    basis: Basis,
+}
+
+/// All that orders follow from, but the agent's report and the end of the lease: as long as it is the same, so are they.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Basis {
+    orders: [u64; 2],
+    list: u64,
+    rank: Option<u32>,
+    has_time: bool,
+    ends: bool,
+    out_of_lease: bool,
+    refused: [bool; 2],
+    said: u32,
 }
 
 impl OwnAgent {
@@ -84,16 +106,49 @@ impl<S: VoteStorage> Host<S> {
     /// Answers the agent, and tells it what is new.
     pub(super) fn tell_agent(&mut self) {
         let Some(number) = self.agent.report.as_ref().map(|report| report.number) else { return };
+        let (basis, waits) = (self.basis(), std::mem::take(&mut self.agent.waits));
+        if !waits && self.agent.told.as_ref().is_some_and(|told| told.basis == basis) {
+            self.renew_lease_of_agent();
+            return;
+        }
         let orders = self.orders_for_agent(number);
-        let due = self.agent.told.as_ref().is_none_or(|(told, at_ms)| {
-            let renewed = told.lease_until_ms != orders.lease_until_ms
-                && self.now_ms >= at_ms + self.heartbeat_ms() * TELL_SHARE;
-            renewed || !is_same(told, &orders)
-        });
-        if self.agent.waits || due {
-            self.agent.waits = false;
-            self.agent.told = Some((orders.clone(), self.now_ms));
-            self.out.push(Effect::Order(Box::new(orders)));
+        match &mut self.agent.told {
+            Some(told) if !waits && is_same(&told.orders, &orders) => {
+                told.basis = basis;
+                self.renew_lease_of_agent();
+            }
+            told => {
+                let (orders, at_ms) = (Arc::new(orders), self.now_ms);
+                let lease_until_ms = orders.lease_until_ms;
+                *told = Some(Told { orders: Arc::clone(&orders), lease_until_ms, at_ms, basis });
+                self.out.push(Effect::Order(orders));
+            }
+        }
+    }
+
+    /// Tells the agent that its lease ends later, from time to time, and nothing else.
+    fn renew_lease_of_agent(&mut self) {
+        let due_ms = self.heartbeat_ms() * TELL_SHARE;
+        let Some(told) = &mut self.agent.told else { return };
+        let Some(end_ms) = self.lease_end_ms.filter(|end_ms| Some(*end_ms) != told.lease_until_ms) else {
+            return;
+        };
+        if self.now_ms >= told.at_ms + due_ms {
+            (told.lease_until_ms, told.at_ms) = (Some(end_ms), self.now_ms);
+            self.out.push(Effect::Renew(end_ms));
+        }
+    }
+
+    fn basis(&self) -> Basis {
+        Basis {
+            orders: self.orders.as_ref().map_or([0, 0], |orders| [orders.term, orders.number]),
+            list: self.membership.list.stamp(),
+            rank: self.rank,
+            has_time: self.clock.is_set(),
+            ends: self.ending.is_told(),
+            out_of_lease: self.is_out_of_lease(),
+            refused: [self.meeting.refused.is_some(), self.ending.alone().is_some()],
+            said: self.meeting.said_count,
         }
     }
 
@@ -171,6 +226,7 @@ fn pasts(orders: &Orders) -> Vec<Option<Past>> {
 
 /// Whether an agent learns nothing from the second that it has not from the first, but a later end of its lease.
 fn is_same(told: &Orders, orders: &Orders) -> bool {
-    let bare = |orders: &Orders| Orders { lease_until_ms: None, number: 0, ..orders.clone() };
-    bare(told) == bare(orders)
+    let Orders { number: _, phase, reason, gangs, look_at_ms, over, standing, lease_until_ms: _ } = told;
+    (phase, look_at_ms, over) == (&orders.phase, &orders.look_at_ms, &orders.over)
+        && (reason, standing, gangs) == (&orders.reason, &orders.standing, &orders.gangs)
 }

@@ -10,6 +10,11 @@ use crate::tree::host_list::HostId;
 use crate::tree::summary::Summary;
 use crate::vote::storage::VoteStorage;
 
+/// So few children are put together whenever one says something.
+const FEW: usize = 8;
+/// More are at most as often as this.
+const GATHER_MS: u64 = 4;
+
 /// A host that is attached to this one.
 #[derive(Debug)]
 struct Child {
@@ -21,6 +26,8 @@ struct Child {
     summary: Option<Arc<Summary>>,
     /// The newest orders that it has.
     orders: [u64; 2],
+    /// The end of our own lease when it was last granted one.
+    granted_end_ms: u64,
 }
 
 /// All that is below a host, and the host itself.
@@ -32,13 +39,25 @@ pub(super) struct Below {
     /// Of this host and all below it.
     pub(super) merged: Arc<Summary>,
     dirty: bool,
+    merged_ms: u64,
     look_ms: Option<u64>,
 }
 
 impl Below {
-    /// When the next child may be silent for too long.
+    /// When the next child may be silent for too long, or what children said is put together.
     pub(super) fn due_ms(&self) -> Option<u64> {
-        self.look_ms
+        let merge_ms = self.dirty.then(|| self.merge_ms());
+        self.look_ms.into_iter().chain(merge_ms).min()
+    }
+
+    /// Many children that say something at once are put together at once.
+    fn merge_ms(&self) -> u64 {
+        if self.children.len() <= FEW { 0 } else { self.merged_ms + GATHER_MS }
+    }
+
+    /// Whether a host is attached here.
+    pub(super) fn has(&self, host: HostId) -> bool {
+        self.children.contains_key(&host)
     }
 
     /// A child is gone elsewhere.
@@ -74,7 +93,14 @@ impl<S: VoteStorage> Host<S> {
             // Both have just learned something else about who leads; who stands above is found again.
             self.upward.lose(from, self.now_ms);
         }
-        let child = Child { attachment, number: 0, arrived_ms: self.now_ms, summary: None, orders: [0, 0] };
+        let child = Child {
+            attachment,
+            number: 0,
+            arrived_ms: self.now_ms,
+            summary: None,
+            orders: [0, 0],
+            granted_end_ms: 0,
+        };
         if self.below.children.get(&from).is_none_or(|known| known.attachment <= attachment) {
             self.below.children.insert(from, child);
         }
@@ -119,8 +145,21 @@ impl<S: VoteStorage> Host<S> {
         let newest = self.orders.as_ref().map_or([0, 0], |orders| [orders.term, orders.number]);
         let orders = self.orders.clone().filter(|_| newest > child.orders);
         child.orders = child.orders.max(newest);
+        child.granted_end_ms = self.lease_end_ms.unwrap_or(0);
         let number = child.number;
-        self.say(to, Body::Grant { number, lease_ms, coordinator_ms, orders });
+        let list = self.list_news(to);
+        self.say(to, Body::Grant { number, lease_ms, coordinator_ms, orders, list });
+    }
+
+    /// A renewal goes down at once where it is more than what the next heartbeat of a child brings in any case: after a pause, as when
+    /// another host begins to lead. So in quiet times one grant answers one heartbeat, however deep the tree is.
+    pub(super) fn renew_children(&mut self) {
+        let gain_ms = grant::unheard_ms(self.config.lease_ms);
+        let end_ms = self.lease_end_ms.unwrap_or(0);
+        let short = |child: &Child| child.summary.is_some() && child.granted_end_ms + gain_ms < end_ms;
+        let children = self.below.children.iter().filter(|(_, child)| short(child));
+        let children: Vec<HostId> = children.map(|(host, _)| *host).collect();
+        children.into_iter().for_each(|child| self.grant(child));
     }
 
     /// A renewal, new orders or a new term go down at once, to all that are heard.
@@ -143,12 +182,16 @@ impl<S: VoteStorage> Host<S> {
             }
             below.look_ms = (!below.children.is_empty()).then_some(now_ms + limit_ms / 4);
         }
-        if std::mem::take(&mut below.dirty) {
-            let mut merged = (*below.own).clone();
-            for summary in below.children.values().filter_map(|child| child.summary.as_ref()) {
-                merged = merged.merge(summary);
-            }
-            below.merged = Arc::new(merged);
+        if below.dirty && now_ms >= below.merge_ms() {
+            (below.dirty, below.merged_ms) = (false, now_ms);
+            let mut summaries = below.children.values().filter_map(|child| child.summary.as_ref());
+            below.merged = match summaries.next() {
+                None => Arc::clone(&below.own),
+                Some(first) => {
+                    let merged = (*below.own).clone().merge(first);
+                    Arc::new(summaries.fold(merged, |merged, summary| merged.merge(summary)))
+                }
+            };
         }
     }
 

@@ -6,7 +6,7 @@
 
 mod host_watch;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use crate::host::clock::CoordinatorClock;
 use crate::host::messages::{Body, Header, JobOrders, JoinRequest};
 use crate::host::voting::Record;
 use crate::host::{Effect, Host};
+use crate::job::Job;
 use crate::job::state::wall_s;
 use crate::lease::grant;
 use crate::lease::host_state::HostState;
@@ -28,8 +29,11 @@ use crate::vote::storage::VoteStorage;
 
 /// Pledges whose moments are remembered.
 const REMEMBERED: usize = 64;
-/// Between two orders that differ in words alone.
+/// Between two orders that differ in words alone: so long, and a millisecond more for so many hosts, because all of them hear each.
 const WORDS_MS: u64 = 1000;
+const WORDS_SHARE: u64 = 20;
+/// News of so many hosts that are not as they should be are gathered for a millisecond before they are looked at.
+const UNSETTLED_SHARE: usize = 500;
 /// Hosts that may wait for a place.
 const JOINERS_MAX: usize = 1024;
 /// Between two visits to the place where hosts meet.
@@ -62,6 +66,9 @@ pub struct Leading {
     term: u64,
     decider: Decider,
     tracks: Vec<Track>,
+    /// Hosts that are not both heard and here: all others need no look.
+    unsettled: BTreeSet<u32>,
+    considered_ms: u64,
     /// When the endpoint is dialled again.
     visit_ms: u64,
     /// What people call the hosts of the list with this version, and how many ranks of each role they have.
@@ -80,6 +87,8 @@ pub struct Leading {
     /// It could not propose what it decided.
     broken: bool,
     records: u64,
+    /// Records of the journal, of all terms, that this host has seen decided.
+    applied: u64,
     orders: u64,
     given: Option<Orders>,
     given_ms: u64,
@@ -100,16 +109,16 @@ impl Leading {
         self.term
     }
 
-    /// How it stands, in a line.
-    pub(super) fn words(&self, now_ms: u64) -> String {
-        let tracks = self.tracks.iter().map(|track| (track.state, track.covered)).take(8).collect::<Vec<_>>();
-        let joiners = self.joiners.len();
-        format!(
-            "leads {:x} pending {:?} joiners {joiners} look in {} {tracks:?}",
-            self.term,
-            self.pending,
-            self.look_ms as i64 - now_ms as i64
-        )
+    /// Where each host is, by host rank.
+    pub(super) fn states(&self) -> Vec<HostState> {
+        self.tracks.iter().map(|track| track.state).collect()
+    }
+
+    /// Hosts that are not as they should be: where each is, and whether it is heard.
+    pub(super) fn unsettled(&self) -> Vec<(u32, HostState, bool)> {
+        let track = |rank: &u32| Some((*rank, self.tracks.get(*rank as usize)?));
+        let all = self.unsettled.iter().filter_map(track);
+        all.map(|(rank, track)| (rank, track.state, track.covered)).collect()
     }
 
     /// Something happened that no summary shows.
@@ -119,8 +128,12 @@ impl Leading {
 
     /// Whether a host other than its own may not know of the end yet, or may still run ranks.
     pub(super) fn expects_goodbyes(&self, own: Option<u32>) -> bool {
-        let others = (0..).zip(&self.tracks).filter(|(rank, _)| Some(*rank) != own);
-        others.into_iter().any(|(_, track)| !track.state.is_over())
+        // All others are here.
+        let settled = self.tracks.len() - self.unsettled.len();
+        let own_is_settled = own.is_some_and(|rank| !self.unsettled.contains(&rank));
+        let others = self.unsettled.iter().filter(|rank| Some(**rank) != own);
+        let mut others = others.filter_map(|rank| self.tracks.get(*rank as usize));
+        settled > usize::from(own_is_settled) || others.any(|track| !track.state.is_over())
     }
 
     /// Whether a voter has answered something that was asked since then.
@@ -192,8 +205,11 @@ impl<S: VoteStorage> Host<S> {
         self.visit_endpoint(&mut leading);
         self.renew_own_lease(&mut leading);
         let seen = leading.considered.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &self.below.merged));
-        if !seen || leading.news || self.now_ms >= leading.look_ms {
-            leading.news = false;
+        let gathered_ms = leading.considered_ms + (leading.unsettled.len() / UNSETTLED_SHARE) as u64;
+        if self.now_ms < gathered_ms {
+            leading.look_ms = leading.look_ms.min(gathered_ms);
+        } else if !seen || leading.news || self.now_ms >= leading.look_ms {
+            (leading.news, leading.considered_ms) = (false, self.now_ms);
             self.watch_hosts(&mut leading);
             self.decide(&mut leading);
             self.replace_voters(&leading);
@@ -203,7 +219,7 @@ impl<S: VoteStorage> Host<S> {
 
     fn begin_to_lead(&mut self, term: u64) {
         let Some(voter) = &self.voter else { return };
-        let decider = Decider::new(self.job.clone(), voter.history.clone());
+        let decider = Decider::new(Job::clone(&self.job), voter.history.clone());
         let list = Arc::clone(&self.membership.list);
         // Whatever the leader before gave ends by then; those who are not heard till then are expired.
         let expires_ms = self.now_ms + self.config.lease_ms + grant::slack_ms(self.config.lease_ms);
@@ -218,6 +234,8 @@ impl<S: VoteStorage> Host<S> {
             term,
             decider,
             tracks: (0..list.len()).map(track).collect(),
+            unsettled: list.vacant.clone(),
+            considered_ms: 0,
             visit_ms: self.now_ms,
             known: 0,
             names: Arc::default(),
@@ -230,6 +248,7 @@ impl<S: VoteStorage> Host<S> {
             pending: None,
             broken: false,
             records: 0,
+            applied: voter.records,
             orders: 0,
             given: None,
             given_ms: 0,
@@ -257,7 +276,7 @@ impl<S: VoteStorage> Host<S> {
                 .collect();
             for host in below {
                 if self.reach(host) {
-                    self.say(host, Body::List(Arc::clone(&list)));
+                    self.tell_term(host);
                 }
             }
         }
@@ -286,7 +305,7 @@ impl<S: VoteStorage> Host<S> {
         let end_ms = grant::leader_end_ms(&sent, self.config.lease_ms);
         if end_ms > self.lease_end_ms {
             self.lease_end_ms = end_ms;
-            self.push_to_children();
+            self.renew_children();
         }
     }
 
@@ -349,15 +368,18 @@ impl<S: VoteStorage> Host<S> {
         // Other words for the same deeds, as a count in a reason, are no hurry: all hosts would hear each of them.
         let deeds = |orders: &Orders| orders.gangs.iter().map(deed).collect::<Vec<_>>();
         let same = |given: &Orders| given.over == orders.over && deeds(given) == deeds(&orders);
-        if leading.given.as_ref().is_some_and(same) && self.now_ms < leading.given_ms + WORDS_MS {
-            leading.look_ms = leading.look_ms.min(leading.given_ms + WORDS_MS);
+        let words_only = leading.given.as_ref().is_some_and(same);
+        let words_ms = leading.given_ms + WORDS_MS + u64::from(self.membership.list.len()) / WORDS_SHARE;
+        if words_only && self.now_ms < words_ms {
+            leading.look_ms = leading.look_ms.min(words_ms);
             return;
         }
         leading.given_ms = self.now_ms;
         leading.given = Some(orders.clone());
         leading.orders += 1;
         let (term, number) = (leading.term, leading.orders);
-        if self.take_orders(Arc::new(JobOrders { term, number, orders })) {
+        let records = leading.applied;
+        if self.take_orders(Arc::new(JobOrders { term, number, records, orders })) && !words_only {
             self.push_to_children();
         }
     }
@@ -366,9 +388,12 @@ impl<S: VoteStorage> Host<S> {
     pub(super) fn note_decided(&mut self, record: &Record) {
         let Some(mut leading) = self.leading.take() else { return };
         let ours = record.term == leading.term;
+        leading.applied += 1;
         leading.news = true;
         if let Some(pending) = leading.pending.take_if(|pending| ours && pending.number == record.number) {
+            let known = leading.tracks.len() as u32;
             leading.tracks.resize_with(self.membership.list.hosts.len(), || unreachable_track(self.now_ms));
+            leading.unsettled.extend(known..leading.tracks.len() as u32);
             if let Some(orders) = pending.orders {
                 self.give_out(&mut leading, orders);
             }
@@ -379,8 +404,9 @@ impl<S: VoteStorage> Host<S> {
                 let expires_ms = self.now_ms + self.config.lease_ms;
                 *track = Track { state: HostState::Here, expires_ms, ..unreachable_track(self.now_ms) };
                 leading.filled_ms = self.clock.coordinator_ms(self.now_ms);
+                leading.unsettled.insert(*rank);
             }
-            self.say(entry.id, Body::List(Arc::clone(&self.membership.list)));
+            self.tell_list(entry.id);
         }
         self.leading = Some(leading);
     }

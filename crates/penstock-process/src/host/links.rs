@@ -9,6 +9,8 @@ use crate::tree::host_list::HostId;
 const REDIAL_MS: u64 = 500;
 /// A dial that is not answered is given up.
 const DIAL_MS: u64 = 3000;
+/// How often silent links are looked for in the time after which they are.
+const SILENT_LOOKS: u64 = 12;
 /// The first number of links that this host dials; those that others dial have smaller ones.
 const FIRST_DIALLED: u64 = 1 << 40;
 
@@ -24,6 +26,8 @@ struct Link {
     /// Where it was dialled.
     dialled: Option<SocketAddr>,
     open: bool,
+    /// The newest host list that the other end has, or was told over this link.
+    list: u64,
     /// Since when we speak and hear nothing.
     unanswered_ms: Option<u64>,
 }
@@ -37,6 +41,8 @@ pub(super) struct Links {
     /// When a place was dialled last, and over which link.
     dials: BTreeMap<SocketAddr, (u64, LinkId)>,
     next: u64,
+    /// When silent links are looked for again.
+    look_ms: u64,
 }
 
 impl Links {
@@ -96,15 +102,32 @@ impl Links {
         }
     }
 
-    /// The other end said something.
-    pub(super) fn note_heard(&mut self, link: LinkId) {
+    /// The other end said something, and has this host list; who is there, once it has said so.
+    pub(super) fn note_heard(&mut self, link: LinkId, list: u64) -> Option<HostId> {
+        let known = self.links.get_mut(&link)?;
+        known.unanswered_ms = None;
+        known.list = known.list.max(list);
+        known.host
+    }
+
+    /// The newest host list that the other end of a link has, as far as it is known.
+    pub(super) fn list_of(&self, link: LinkId) -> u64 {
+        self.links.get(&link).map_or(0, |known| known.list)
+    }
+
+    /// The other end has a host list, or will when it has heard what it was told.
+    pub(super) fn note_list(&mut self, link: LinkId, stamp: u64) {
         if let Some(known) = self.links.get_mut(&link) {
-            known.unanswered_ms = None;
+            known.list = known.list.max(stamp);
         }
     }
 
     /// Links over which nothing has come for so long although we spoke: another may get through where they do not.
-    pub(super) fn silent(&self, now_ms: u64, limit_ms: u64) -> Vec<LinkId> {
+    pub(super) fn silent(&mut self, now_ms: u64, limit_ms: u64) -> Vec<LinkId> {
+        if now_ms < self.look_ms {
+            return Vec::new();
+        }
+        self.look_ms = now_ms + limit_ms / SILENT_LOOKS;
         let silent = |link: &Link| {
             link.host.is_some() && link.unanswered_ms.is_some_and(|at_ms| now_ms > at_ms + limit_ms)
         };

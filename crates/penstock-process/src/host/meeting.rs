@@ -28,8 +28,10 @@ const NAMED_MAX: usize = 8;
 /// What a host does until it has a place.
 #[derive(Debug, Default)]
 pub(super) struct Meeting {
-    /// Who came, at the founder.
+    /// Who came, at the founder, and is still linked to it.
     came: BTreeMap<HostId, JoinRequest>,
+    /// Which of them asked for a host rank.
+    wishes: BTreeMap<u32, HostId>,
     /// When it asked last, and whom.
     asked: Option<(u64, HostId)>,
     /// Who was named as one who may know better, and when.
@@ -38,6 +40,8 @@ pub(super) struct Meeting {
     pub(super) why: Option<String>,
     /// What people are told about that, and when it changed.
     said: Option<(String, u64)>,
+    /// Counts the changes.
+    pub(super) said_count: u32,
     /// Why the endpoint cannot be reached, and since when.
     unreached: Option<(String, u64)>,
     /// Why it will never have one.
@@ -53,6 +57,13 @@ impl Meeting {
     /// What people call a host that came.
     pub(super) fn name_of(&self, host: HostId) -> String {
         self.came.get(&host).map_or_else(|| host.to_string(), |request| request.entry.name.clone())
+    }
+
+    fn arrive(&mut self, host: HostId, request: JoinRequest) {
+        if let Some(rank) = request.node_rank {
+            self.wishes.insert(rank, host);
+        }
+        self.came.insert(host, request);
     }
 }
 
@@ -73,9 +84,15 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         if self.config.founder && self.membership.term == 0 {
-            let own = self.own_request();
-            self.meeting.came.entry(self.me.id).or_insert(own);
-            self.found_if_all_are_here();
+            let is_new = !self.meeting.came.contains_key(&self.me.id);
+            if is_new {
+                let request = self.own_request();
+                self.meeting.arrive(self.me.id, request);
+            }
+            // What a state directory says comes later.
+            if is_new || self.config.state.is_some() {
+                self.found_if_all_are_here();
+            }
             return;
         }
         let now_ms = self.now_ms;
@@ -121,11 +138,16 @@ impl<S: VoteStorage> Host<S> {
 
     /// What people are told of the wait; nothing at first, because most hosts do not wait, and not each of many changes.
     pub(super) fn say_why(&mut self) {
+        if self.rank.is_some() && self.orders.is_some() {
+            // It has orders, and they say why.
+            return;
+        }
         let (words, now_ms) = (self.why_it_waits(), self.now_ms);
         match &mut self.meeting.said {
             None => self.meeting.said = Some((String::new(), now_ms)),
             Some((said, at_ms)) if *said != words && now_ms >= *at_ms + SAY_MS => {
-                (*said, *at_ms) = (words, now_ms)
+                (*said, *at_ms) = (words, now_ms);
+                self.meeting.said_count += 1;
             }
             Some(_) => {}
         }
@@ -164,6 +186,14 @@ impl<S: VoteStorage> Host<S> {
         // The leader of a living job has found us at the endpoint.
         if self.rank.is_none() && self.membership.leader == Some(from) {
             self.meeting.came.clear();
+            self.meeting.wishes.clear();
+        }
+    }
+
+    /// Who waits here for the others is gone, unless it comes again.
+    pub(super) fn forget_arrival(&mut self, host: HostId) {
+        if let Some(rank) = self.meeting.came.remove(&host).and_then(|request| request.node_rank) {
+            self.meeting.wishes.remove(&rank);
         }
     }
 
@@ -175,7 +205,7 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         if self.membership.list.entry(from).is_some() {
-            self.say(from, Body::List(Arc::clone(&self.membership.list)));
+            self.tell_list(from);
         } else if let Some(leading) = &mut self.leading {
             let why = leading.note_joiner(request, self.now_ms);
             self.say(from, Body::Refused { why, for_good: false, ask: None });
@@ -226,11 +256,9 @@ impl<S: VoteStorage> Host<S> {
     }
 
     fn note_arrival(&mut self, from: HostId, request: JoinRequest) {
-        let reachable = |id: &HostId| *id == self.me.id || self.links.to(*id).is_some();
-        let taken = self.meeting.came.iter().find(|(id, known)| {
-            **id != from && known.node_rank.is_some() && known.node_rank == request.node_rank && reachable(id)
-        });
-        if let Some((_, other)) = taken {
+        let wished = request.node_rank.and_then(|rank| self.meeting.wishes.get(&rank));
+        let taken = wished.filter(|id| **id != from).and_then(|id| self.meeting.came.get(id));
+        if let Some(other) = taken {
             let rank = request.node_rank.unwrap_or(0);
             let why = format!(
                 "host rank {rank} is asked for by {} and by {}",
@@ -240,7 +268,7 @@ impl<S: VoteStorage> Host<S> {
             self.say(from, Body::Refused { why, for_good: true, ask: None });
             return;
         }
-        self.meeting.came.insert(from, request);
+        self.meeting.arrive(from, request);
         self.found_if_all_are_here();
         if self.rank.is_none() {
             let why = self.meeting.why.clone().unwrap_or_default();
@@ -250,11 +278,10 @@ impl<S: VoteStorage> Host<S> {
 
     /// Founds the job when every host is here.
     fn found_if_all_are_here(&mut self) {
-        let (me, links) = (self.me.id, &self.links);
-        self.meeting.came.retain(|id, _| *id == me || links.to(*id).is_some());
+        let me = self.me.id;
         let came = &self.meeting.came;
         if came.len() < self.config.nnodes as usize {
-            self.meeting.why = Some(missing(&self.config.expected, came.values(), self.config.nnodes));
+            self.meeting.why = Some(missing(&self.config.expected, came, self.config.nnodes));
             return;
         }
         let mut list = in_order(came.values().take(self.config.nnodes as usize));
@@ -270,9 +297,7 @@ impl<S: VoteStorage> Host<S> {
         let list = Arc::new(list);
         self.out.push(Effect::Note(format!("founded with {} hosts", list.hosts.len())));
         self.take_list(Arc::clone(&list));
-        for host in others {
-            self.say(host, Body::List(Arc::clone(&list)));
-        }
+        others.into_iter().for_each(|host| self.tell_list(host));
     }
 
     pub(super) fn hear_refusal(&mut self, from: HostId, why: String, for_good: bool, ask: Option<HostEntry>) {
@@ -292,12 +317,6 @@ impl<S: VoteStorage> Host<S> {
         }
     }
 
-    pub(super) fn hear_list(&mut self, list: Arc<HostList>) {
-        if list.stamp() > self.membership.list.stamp() {
-            self.take_list(list);
-        }
-    }
-
     /// The hosts of the job are these from now on.
     pub(super) fn take_list(&mut self, list: Arc<HostList>) {
         let rank = list.rank_of(self.me.id);
@@ -308,15 +327,21 @@ impl<S: VoteStorage> Host<S> {
             }));
             self.agent.forget();
         }
+        let known = &self.membership.list;
+        let same_hosts = self.rank == rank && known.hosts.is_same(&list.hosts);
+        let same_tree = same_hosts && known.voters == list.voters;
         (self.rank, self.membership.list) = (rank, list);
-        self.meeting.instead = None;
-        self.upward.begin_again();
-        self.keep();
-        for child in self.below.heard() {
-            self.say(child, Body::List(Arc::clone(&self.membership.list)));
+        if !same_tree {
+            self.meeting.instead = None;
+            self.upward.begin_again();
+            self.keep();
+            self.change_voters();
         }
-        self.summarise_own();
-        self.change_voters();
+        if !same_hosts {
+            // Whose hosts were lost goes down with the next grants; who came in their place is waited for.
+            self.push_to_children();
+            self.summarise_own();
+        }
     }
 }
 
@@ -342,10 +367,13 @@ fn in_order<'a>(came: impl Iterator<Item = &'a JoinRequest>) -> HostList {
 }
 
 /// What a host that waits says.
-fn missing<'a>(expected: &[String], came: impl Iterator<Item = &'a JoinRequest>, nnodes: u32) -> String {
-    let here: Vec<&str> = came.map(|request| request.entry.name.as_str()).collect();
+fn missing(expected: &[String], came: &BTreeMap<HostId, JoinRequest>, nnodes: u32) -> String {
+    let count = came.len();
+    let came = if expected.is_empty() { None } else { Some(came.values()) };
+    let here: BTreeSet<&str> =
+        came.into_iter().flatten().map(|request| request.entry.name.as_str()).collect();
     let absent: Vec<&str> =
         expected.iter().map(String::as_str).filter(|name| !here.contains(name)).take(NAMED_MAX).collect();
     let named = if absent.is_empty() { String::new() } else { format!("; missing: {}", absent.join(", ")) };
-    format!("waits for hosts: {} of {nnodes} are here{named}", here.len())
+    format!("waits for hosts: {count} of {nnodes} are here{named}")
 }

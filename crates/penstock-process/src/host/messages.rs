@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::coordinator::messages::Orders;
 use crate::host::config::Versions;
-use crate::tree::host_list::{HostEntry, HostId, HostList};
+use crate::host::list_news::ListNews;
+use crate::tree::host_list::{HostEntry, HostId};
 use crate::tree::summary::Summary;
 use crate::vote::message::VoteMessage;
 
@@ -63,6 +64,9 @@ pub struct JobOrders {
     pub term: u64,
     /// Which of the term's, from 1.
     pub number: u64,
+    /// Records of the journal that they follow from: a majority of voters has so many (H1).
+    #[serde(default)]
+    pub records: u64,
     /// In the coordinator's time.
     pub orders: Orders,
 }
@@ -92,7 +96,9 @@ pub enum Body {
         ask: Option<HostEntry>,
     },
     /// The host list, to whoever has an older one.
-    List(Arc<HostList>),
+    List(ListNews),
+    /// What I was told of the list does not follow the one that I have.
+    Lacks,
     /// I am your child from now on.
     Attach {
         /// Grows with every attachment of the sender.
@@ -119,6 +125,9 @@ pub enum Body {
         coordinator_ms: Option<u64>,
         /// Orders that the child does not have.
         orders: Option<Arc<JobOrders>>,
+        /// What the child does not know of the host list.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        list: Option<ListNews>,
     },
     /// I leave, and nothing of mine runs.
     Goodbye {

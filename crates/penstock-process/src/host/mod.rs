@@ -13,11 +13,13 @@ pub mod config;
 mod ending;
 pub mod leading;
 mod links;
+pub mod list_news;
 mod meeting;
 pub mod messages;
 mod questions;
 pub mod run;
 pub mod state_client;
+mod status;
 mod upward;
 pub mod voting;
 
@@ -35,10 +37,12 @@ use crate::host::ending::Ending;
 use crate::host::leading::Leading;
 pub use crate::host::links::LinkId;
 use crate::host::links::Links;
+use crate::host::list_news::ListSteps;
 use crate::host::meeting::Meeting;
 use crate::host::messages::{Body, Header, JobOrders, Message, Question};
 use crate::host::questions::Questions;
 use crate::host::state_client::StateClient;
+pub use crate::host::status::HostStatus;
 use crate::host::upward::Upward;
 use crate::host::voting::{OpenVotes, Voter};
 use crate::job::Job;
@@ -96,7 +100,9 @@ pub enum Effect {
     /// End a link, once what was said is sent.
     Close(LinkId),
     /// Tell the agent of this host.
-    Order(Box<Orders>),
+    Order(Arc<Orders>),
+    /// Tell it until when it may run ranks, on this host's clock; all else is as it was told.
+    Renew(u64),
     /// Keep this.
     Keep(Box<Membership>),
     /// Lines for the journal of the job, which a majority has.
@@ -114,7 +120,7 @@ pub struct Given<S> {
     /// What it was started with.
     pub config: HostConfig,
     /// What the job runs on it.
-    pub job: Job,
+    pub job: Arc<Job>,
     /// Equal on hosts that run the same.
     pub digest: String,
     /// Where it listens.
@@ -127,7 +133,7 @@ pub struct Given<S> {
 pub struct Host<S: VoteStorage> {
     now_ms: u64,
     config: HostConfig,
-    job: Job,
+    job: Arc<Job>,
     digest: String,
     me: HostEntry,
     clock: CoordinatorClock,
@@ -135,6 +141,8 @@ pub struct Host<S: VoteStorage> {
     /// Its host rank, once it has one.
     rank: Option<u32>,
     links: Links,
+    /// The newest steps to the host list.
+    steps: ListSteps,
     meeting: Meeting,
     upward: Upward,
     below: Below,
@@ -164,6 +172,7 @@ impl<S: VoteStorage> Host<S> {
             membership: Membership::default(),
             rank: None,
             links: Links::default(),
+            steps: ListSteps::default(),
             meeting: Meeting::default(),
             upward: Upward::default(),
             below: Below::default(),
@@ -252,7 +261,7 @@ impl<S: VoteStorage> Host<S> {
 
     fn hear(&mut self, link: LinkId, message: Message) {
         let Message { header, body } = message;
-        self.links.note_heard(link);
+        let known = self.links.note_heard(link, header.list);
         if let Body::Hello { host, job, name } = &body {
             if *job != self.job.id {
                 self.out
@@ -263,7 +272,7 @@ impl<S: VoteStorage> Host<S> {
             }
             self.links.name(link, *host);
         }
-        let Some(from) = self.links.host(link) else {
+        let Some(from) = known.or_else(|| self.links.host(link)) else {
             // Nobody speaks before saying who it is.
             self.out.push(Effect::Close(link));
             return;
@@ -273,13 +282,16 @@ impl<S: VoteStorage> Host<S> {
             Body::Hello { .. } => self.greet(from),
             Body::Join(request) => self.hear_join(from, *request),
             Body::Refused { why, for_good, ask } => self.hear_refusal(from, why, for_good, ask),
-            Body::List(list) => self.hear_list(list),
+            Body::List(list) => self.hear_list(from, list),
+            Body::Lacks => self.hear_lack(from),
             Body::Attach { attachment } => self.hear_attach(from, attachment),
             Body::Detach => self.below.remove(from),
             Body::Heartbeat { number, orders, summary } => {
                 self.hear_heartbeat(from, number, orders, summary);
             }
-            Body::Grant { number, lease_ms, coordinator_ms, orders } => {
+            Body::Grant { number, lease_ms, coordinator_ms, orders, list } => {
+                // First, because orders may be about hosts that are new.
+                list.into_iter().for_each(|list| self.hear_list(from, list));
                 self.hear_grant(from, header, (number, lease_ms, coordinator_ms), orders);
             }
             Body::Goodbye { host, why } => self.hear_goodbye(from, host, why),
@@ -298,8 +310,9 @@ impl<S: VoteStorage> Host<S> {
         if header.term > known.term || unknown_leader {
             self.follow_term(header.term, header.leader);
         }
-        if header.list < self.membership.list.stamp() {
-            self.say(from, Body::List(Arc::clone(&self.membership.list)));
+        // A child is told with its next grant.
+        if header.list < self.membership.list.stamp() && !self.below.has(from) {
+            self.tell_list(from);
         }
     }
 
@@ -371,47 +384,9 @@ impl<S: VoteStorage> Host<S> {
 
     /// Nothing reaches a host any more, until there is another link.
     fn lose_route(&mut self, host: HostId) {
+        self.forget_arrival(host);
         self.below.lose(host);
         self.upward.lose(host, self.now_ms);
-    }
-
-    /// Whether this host decides.
-    pub fn leads(&self) -> bool {
-        self.leading.is_some()
-    }
-
-    /// What it knows of the job's hosts.
-    pub fn membership(&self) -> &Membership {
-        &self.membership
-    }
-
-    /// Until when ranks may run here.
-    pub fn lease_end_ms(&self) -> Option<u64> {
-        self.lease_end_ms
-    }
-
-    /// How it stands, in a line for whoever looks for a mistake.
-    pub fn words(&self) -> String {
-        let leading = self.leading.as_ref().map(|leading| leading.words(self.now_ms));
-        let voter = self
-            .voter
-            .as_ref()
-            .map(|voter| (voter.group.configuration(), voter.group.term(), voter.group.is_voting()));
-        format!(
-            "now {} rank {:?} term {:x} list {} vacant {:?} lease {:?} parent {:?} orders {:?} voter {voter:x?} {}",
-            self.clock.coordinator_ms(self.now_ms),
-            self.rank,
-            self.membership.term,
-            self.membership.list.stamp(),
-            self.membership.list.vacant,
-            self.lease_end_ms.map(|end_ms| end_ms as i64 - self.now_ms as i64),
-            self.upward.parent().and_then(|parent| self.membership.list.rank_of(parent)),
-            self.orders.as_ref().map(|orders| (
-                &orders.orders.reason,
-                orders.orders.gangs.iter().map(|order| &order.action).collect::<Vec<_>>()
-            )),
-            leading.unwrap_or_default(),
-        )
     }
 
     /// Between two heartbeats.

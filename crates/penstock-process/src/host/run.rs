@@ -8,16 +8,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::complain;
-use crate::coordinator::messages::Report;
+use crate::coordinator::messages::{Orders, Report};
 use crate::error::{ProcessError, Result};
 use crate::host::asker::Askers;
 use crate::host::config::{self, HostConfig};
-use crate::host::messages::Message;
+use crate::host::list_news::ListNews;
+use crate::host::messages::{Body, Message};
 use crate::host::{Effect, Event, Given, Host, LinkId, Membership};
 use crate::job::JobDirectory;
 use crate::job::journal::Journal;
@@ -53,6 +55,10 @@ struct Driver {
     askers: Askers,
     state: Option<StateThread>,
     journal: Journal,
+    /// What the agent was told last.
+    told: Option<Arc<Orders>>,
+    /// The newest message with a whole host list, and its bytes: many hosts are told the same at once.
+    whole_list: Option<(Message, Vec<u8>)>,
     /// Lines of the job's journal that are in the file already.
     written: u64,
     /// Our links and the network's.
@@ -87,7 +93,13 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
     let votes: PathBuf = directory.file("votes");
     let digest = digest(&job);
     let state = state_thread(&config)?;
-    let given = Given { config, job, digest, port, votes: Box::new(move || Ok(FileStorage::open(&votes)?)) };
+    let given = Given {
+        config,
+        job: Arc::new(job),
+        digest,
+        port,
+        votes: Box::new(move || Ok(FileStorage::open(&votes)?)),
+    };
     let host = Host::new(now_ms(), given, kept.map(|kept| kept.membership));
     let journal = Journal::open(directory)?;
     let written = last_line(&journal.content(directory)?);
@@ -101,6 +113,8 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
         askers: Askers::listen(directory)?,
         state,
         journal,
+        told: None,
+        whole_list: None,
         written,
         to_network: BTreeMap::new(),
         to_host: BTreeMap::new(),
@@ -192,9 +206,8 @@ impl Driver {
                 self.to_host.insert(dialled, link);
             }
             Effect::Send(link, message) => {
-                let body = serde_json::to_vec(&message).expect("a message is plain values");
-                if let Some(to) = self.to_network.get(&link) {
-                    self.network.send(*to, &body);
+                if let Some(to) = self.to_network.get(&link).copied() {
+                    self.send(to, message);
                 }
             }
             Effect::Close(link) => {
@@ -204,10 +217,12 @@ impl Driver {
                 self.network.close(known);
                 return Some(link);
             }
-            Effect::Order(orders) => {
-                let mut line = serde_json::to_vec(&*orders).expect("orders are plain values");
-                line.push(b'\n');
-                self.agent_gone |= (&self.agent).write_all(&line).is_err();
+            Effect::Order(orders) => self.tell_agent(orders),
+            Effect::Renew(lease_until_ms) => {
+                if let Some(told) = self.told.take() {
+                    let lease_until_ms = Some(lease_until_ms);
+                    self.tell_agent(Arc::new(Orders { lease_until_ms, ..Orders::clone(&told) }));
+                }
             }
             Effect::Keep(membership) => self.keep(*membership),
             Effect::Write(lines) => self.write(lines),
@@ -216,6 +231,32 @@ impl Driver {
             Effect::Note(words) => complain!("penstock-host: {words}"),
         }
         None
+    }
+
+    fn tell_agent(&mut self, orders: Arc<Orders>) {
+        let mut line = serde_json::to_vec(&*orders).expect("orders are plain values");
+        line.push(b'\n');
+        self.agent_gone |= (&self.agent).write_all(&line).is_err();
+        self.told = Some(orders);
+    }
+
+    fn send(&mut self, to: network::LinkId, message: Message) {
+        let bytes = |message: &Message| serde_json::to_vec(message).expect("a message is plain values");
+        let Body::List(ListNews::Whole(list)) = &message.body else {
+            self.network.send(to, &bytes(&message));
+            return;
+        };
+        let same = |known: &Message| match &known.body {
+            Body::List(ListNews::Whole(other)) => known.header == message.header && Arc::ptr_eq(other, list),
+            _ => false,
+        };
+        if !self.whole_list.as_ref().is_some_and(|(known, _)| same(known)) {
+            let body = bytes(&message);
+            self.whole_list = Some((message, body));
+        }
+        if let Some((_, body)) = &self.whole_list {
+            self.network.send(to, body);
+        }
     }
 
     fn take(&mut self, event: NetworkEvent) {

@@ -315,7 +315,7 @@ impl<S: VoteStorage> Host<S> {
             return;
         };
         let Some(voter) = &self.voter else { return };
-        let (lives, count) = (voter.history.lives(), voter.records);
+        let (lives, count) = (voter.history.lives(), voter.records as usize);
         let over = self.ending.is_told() && self.orders.as_ref().is_some_and(|o| o.orders.over.is_some());
         if self.state.term != term {
             (self.state.term, self.state.alive_ms) = (term, 0);

@@ -39,7 +39,14 @@ pub(super) struct Upward {
     last_sent_ms: u64,
     granted_ms: u64,
     home_ms: u64,
+    /// When a parent last made our lease longer, or we came to it.
+    renewed_ms: u64,
     told: Option<Arc<Summary>>,
+    /// Which summary was last compared with it, and whether that is news.
+    compared: Option<(Arc<Summary>, bool)>,
+    /// Whom to attach to, the best first, and what that follows from.
+    candidates: Vec<HostId>,
+    candidates_of: (u64, Option<u32>, Option<HostId>),
 }
 
 impl Upward {
@@ -64,10 +71,20 @@ impl Upward {
 }
 
 impl<S: VoteStorage> Host<S> {
-    /// Whom to attach to, the best first.
-    fn candidates(&self) -> Vec<HostId> {
+    /// Finds out whom to attach to, if what that follows from has changed.
+    fn know_candidates(&mut self) {
+        let of = (self.membership.list.stamp(), self.rank, self.membership.leader);
+        if self.upward.candidates_of != of {
+            self.upward.candidates_of = of;
+            self.upward.candidates = self.find_candidates();
+        }
+    }
+
+    fn find_candidates(&self) -> Vec<HostId> {
         let list = &self.membership.list;
-        let (Some(rank), leader) = (self.rank, self.membership.leader) else { return Vec::new() };
+        let Some(rank) = self.rank else { return Vec::new() };
+        // Before anybody is known to lead, the first voter will: so not all hosts go to the voters first.
+        let leader = self.membership.leader.or_else(|| list.voters.first().copied());
         let mut found: Vec<HostId> = Vec::new();
         if let Some(leader) = leader.and_then(|leader| list.rank_of(leader)) {
             let above = ancestors(rank, leader, self.config.fanout);
@@ -96,12 +113,14 @@ impl<S: VoteStorage> Host<S> {
             }
             return;
         }
+        self.know_candidates();
         self.give_up_parent();
         if self.upward.parent.is_none() {
             self.find_parent();
         } else {
             self.go_home();
         }
+        self.look_for_news();
         let due = self.now_ms >= self.upward.last_sent_ms + self.heartbeat_ms();
         let news = self.now_ms >= self.upward.last_sent_ms + NEWS_MS && self.has_news();
         if self.upward.parent.is_some() && (due || news) {
@@ -109,9 +128,20 @@ impl<S: VoteStorage> Host<S> {
         }
     }
 
+    /// Compares what the parent was told with what is, once for each new summary.
+    fn look_for_news(&mut self) {
+        let merged = &self.below.merged;
+        let Some(told) = self.upward.told.as_ref().filter(|told| !Arc::ptr_eq(told, merged)) else {
+            self.upward.compared = None;
+            return;
+        };
+        if self.upward.compared.as_ref().is_none_or(|(compared, _)| !Arc::ptr_eq(compared, merged)) {
+            self.upward.compared = Some((Arc::clone(merged), !told.is_like(merged)));
+        }
+    }
+
     fn has_news(&self) -> bool {
-        let Some(told) = &self.upward.told else { return true };
-        !Arc::ptr_eq(told, &self.below.merged) && !told.is_like(&self.below.merged)
+        self.upward.told.is_none() || self.upward.compared.as_ref().is_some_and(|(_, news)| *news)
     }
 
     /// A parent that does not answer, or has no lease to give, is none.
@@ -120,9 +150,7 @@ impl<S: VoteStorage> Host<S> {
         let silent = self.now_ms > self.upward.granted_ms + PATIENCE * self.heartbeat_ms();
         let rest_ms = self.lease_end_ms.map_or(0, |end_ms| end_ms.saturating_sub(self.now_ms));
         let useless = rest_ms < self.config.lease_ms / 2
-            && self.now_ms
-                > self.upward.granted_ms.max(self.upward.trying_since_ms.unwrap_or(0))
-                    + self.config.lease_ms / 3;
+            && self.now_ms > self.upward.renewed_ms + self.config.lease_ms / 3;
         if silent || useless {
             self.say(parent, Body::Detach);
             self.upward.parent = None;
@@ -132,8 +160,7 @@ impl<S: VoteStorage> Host<S> {
     }
 
     fn find_parent(&mut self) {
-        let candidates = self.candidates();
-        if candidates.is_empty() {
+        if self.upward.candidates.is_empty() {
             return;
         }
         let since_ms = *self.upward.trying_since_ms.get_or_insert(self.now_ms);
@@ -142,7 +169,7 @@ impl<S: VoteStorage> Host<S> {
             self.upward.attempt += 1;
             self.upward.trying_since_ms = Some(self.now_ms);
         }
-        let target = candidates[self.upward.attempt % candidates.len()];
+        let target = self.upward.candidates[self.upward.attempt % self.upward.candidates.len()];
         if self.reach(target) {
             self.attach(target);
         }
@@ -150,7 +177,7 @@ impl<S: VoteStorage> Host<S> {
 
     /// Goes back to the parent that the tree says, if another had to do.
     fn go_home(&mut self) {
-        let Some(home) = self.candidates().first().copied() else { return };
+        let Some(home) = self.upward.candidates.first().copied() else { return };
         if self.upward.parent == Some(home) || self.now_ms < self.upward.home_ms {
             return;
         }
@@ -169,7 +196,7 @@ impl<S: VoteStorage> Host<S> {
         let attachment = self.upward.attachment;
         self.upward.parent = Some(parent);
         self.upward.trying_since_ms = None;
-        self.upward.granted_ms = self.now_ms;
+        (self.upward.granted_ms, self.upward.renewed_ms) = (self.now_ms, self.now_ms);
         self.upward.told = None;
         self.say(parent, Body::Attach { attachment });
         self.send_heartbeat();
@@ -219,10 +246,12 @@ impl<S: VoteStorage> Host<S> {
         let longer = self.lease_end_ms.is_none_or(|known_ms| end_ms > known_ms);
         if longer && lease_ms > 0 {
             self.lease_end_ms = Some(end_ms);
+            self.upward.renewed_ms = self.now_ms;
         }
-        let newer = orders.is_some_and(|orders| self.take_orders(orders));
-        if longer || newer {
+        if orders.is_some_and(|orders| self.take_orders(orders)) {
             self.push_to_children();
+        } else if longer {
+            self.renew_children();
         }
     }
 

@@ -1,10 +1,13 @@
 //! A voter keeps the journal of the job: what is decided, a majority of voters has on disk before anybody acts on it.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::coordinator::history::{Entry, JobHistory};
 use crate::error::Result;
+use crate::host::list_news::{ListChange, ListStep};
 use crate::host::messages::{Body, Header};
 use crate::host::{Effect, Host};
 use crate::lease::grant;
@@ -50,10 +53,8 @@ impl HostChange {
         list.vacant.extend(&self.lost);
         list.vacant.retain(|rank| !self.back.contains(rank));
         for (rank, entry) in &self.placed {
-            if let Some(place) = list.hosts.get_mut(*rank as usize) {
-                *place = entry.clone();
-                list.vacant.remove(rank);
-            }
+            list.hosts.replace(*rank, entry.clone());
+            list.vacant.remove(rank);
         }
         list
     }
@@ -105,8 +106,8 @@ pub struct Voter<S: VoteStorage> {
     pub(super) lines: Vec<Value>,
     /// Lines of the journal so far.
     line: u64,
-    /// Records so far.
-    pub(super) records: usize,
+    /// Records of the journal so far.
+    pub(super) records: u64,
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -160,7 +161,7 @@ impl<S: VoteStorage> Host<S> {
         }
         let decided = voter.group.decided();
         for record in decided {
-            self.copy_record(voter.records, &record);
+            self.copy_record(voter.records as usize, &record);
             voter.records += 1;
             match serde_json::from_slice::<Record>(&record) {
                 Ok(record) => self.apply_record(&mut voter, &record),
@@ -174,10 +175,9 @@ impl<S: VoteStorage> Host<S> {
             self.follow_term(term, leader);
         }
         if let Some(next) = next.filter(|next| next.number > self.membership.list.configuration) {
-            let mut list = HostList::clone(&self.membership.list);
-            list.voters = next.voters.iter().map(|voter| HostId(*voter)).collect();
-            list.configuration = next.number;
-            self.take_list(list.into());
+            let voters = next.voters.iter().map(|voter| HostId(*voter)).collect();
+            let change = ListChange::Voters { configuration: next.number, voters };
+            self.take_step(Arc::new(ListStep { before: self.membership.list.stamp(), change }));
         }
     }
 
@@ -192,10 +192,10 @@ impl<S: VoteStorage> Host<S> {
         let excess = voter.lines.len().saturating_sub(SHOWN_MAX);
         voter.lines.drain(..excess);
         self.out.push(Effect::Write(lines));
-        let list = &self.membership.list;
-        if let Some(change) = record.change.as_ref().filter(|change| change.version == list.version + 1) {
-            let list = change.apply(list);
-            self.take_list(list.into());
+        let (version, before) = (self.membership.list.version, self.membership.list.stamp());
+        if let Some(change) = record.change.as_ref().filter(|change| change.version == version + 1) {
+            let change = ListChange::Hosts(change.clone());
+            self.take_step(Arc::new(ListStep { before, change }));
         }
         self.note_decided(record);
     }

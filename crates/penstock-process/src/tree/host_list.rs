@@ -7,9 +7,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Children of a host: 65 hosts are a star, 4,161 have depth 2, 266,305 depth 3.
 pub const FANOUT: u32 = 64;
@@ -56,13 +56,95 @@ pub struct HostEntry {
     pub slots: u32,
 }
 
+/// Hosts by rank, with what follows from them. Lists with the same hosts share them, so a change of anything else costs nothing.
+#[derive(Debug, Clone, Default)]
+pub struct RankedHosts(Arc<Ranked>);
+
+#[derive(Debug, Default)]
+struct Ranked {
+    entries: Vec<HostEntry>,
+    /// Where each host stands; computed when it is first asked for, as is the next.
+    places: OnceLock<HashMap<HostId, u32>>,
+    /// Ranks of the first role before those of each host, and of all hosts.
+    first_ranks: OnceLock<Vec<u32>>,
+}
+
+impl RankedHosts {
+    /// Puts another host in the place of one.
+    pub fn replace(&mut self, rank: u32, entry: HostEntry) {
+        if let Some(known) = self.0.entries.get(rank as usize).filter(|known| **known != entry) {
+            let same_slots = known.slots == entry.slots;
+            let mut entries = self.0.entries.clone();
+            entries[rank as usize] = entry;
+            let first_ranks = if same_slots { self.0.first_ranks.clone() } else { OnceLock::new() };
+            self.0 = Arc::new(Ranked { entries, places: OnceLock::new(), first_ranks });
+        }
+    }
+
+    /// Whether two lists share them.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn place(&self, host: HostId) -> Option<u32> {
+        let entries = &self.0.entries;
+        let places = self.0.places.get_or_init(|| entries.iter().map(|entry| entry.id).zip(0..).collect());
+        places.get(&host).copied()
+    }
+
+    fn first_ranks(&self) -> &[u32] {
+        self.0.first_ranks.get_or_init(|| {
+            let mut first = 0;
+            let ends = self.0.entries.iter().map(|entry| {
+                first += entry.slots;
+                first
+            });
+            std::iter::once(0).chain(ends).collect()
+        })
+    }
+}
+
+impl std::ops::Deref for RankedHosts {
+    type Target = [HostEntry];
+
+    fn deref(&self) -> &[HostEntry] {
+        &self.0.entries
+    }
+}
+
+impl FromIterator<HostEntry> for RankedHosts {
+    fn from_iter<I: IntoIterator<Item = HostEntry>>(hosts: I) -> Self {
+        Self(Arc::new(Ranked { entries: hosts.into_iter().collect(), ..Ranked::default() }))
+    }
+}
+
+impl PartialEq for RankedHosts {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other) || self.0.entries == other.0.entries
+    }
+}
+
+impl Eq for RankedHosts {}
+
+impl Serialize for RankedHosts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.entries.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RankedHosts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Vec::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
 /// The hosts of a job in order; replaced whole, by an entry that a majority of voters has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostList {
     /// Grows with every change; 0 before the job is founded.
     pub version: u64,
     /// By host rank. The entry of a host that was lost stays until another takes its rank.
-    pub hosts: Vec<HostEntry>,
+    pub hosts: RankedHosts,
     /// Host ranks whose hosts were lost.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub vacant: BTreeSet<u32>,
@@ -73,35 +155,12 @@ pub struct HostList {
     /// All hosts see a directory that breaks ties and has a copy of the journal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub state: bool,
-    /// Where each host stands.
-    #[serde(skip)]
-    pub places: Places,
 }
-
-/// Where each host stands in the list, computed when it is first asked for. Follows from the list, so it never makes two differ.
-#[derive(Debug, Default)]
-pub struct Places(OnceLock<HashMap<HostId, u32>>);
-
-impl Clone for Places {
-    fn clone(&self) -> Self {
-        // Whoever copies a list changes it.
-        Self::default()
-    }
-}
-
-impl PartialEq for Places {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Places {}
 
 impl HostList {
     /// The host rank of a host.
     pub fn rank_of(&self, host: HostId) -> Option<u32> {
-        let places = self.places.0.get_or_init(|| self.hosts.iter().map(|entry| entry.id).zip(0..).collect());
-        places.get(&host).copied()
+        self.hosts.place(host)
     }
 
     /// The host that has a rank.
@@ -131,12 +190,23 @@ impl HostList {
 
     /// Ranks of the first role before those of a host.
     pub fn first_rank(&self, rank: u32) -> u32 {
-        self.hosts.iter().take(rank as usize).map(|entry| entry.slots).sum()
+        let first_ranks = self.hosts.first_ranks();
+        first_ranks.get(rank as usize).or(first_ranks.last()).copied().unwrap_or(0)
     }
 
     /// Workers of the first role over all hosts.
     pub fn world(&self) -> u32 {
-        self.hosts.iter().map(|entry| entry.slots).sum()
+        self.hosts.first_ranks().last().copied().unwrap_or(0)
+    }
+
+    /// How many hosts keep the journal.
+    pub fn voters_wanted(&self) -> usize {
+        match self.hosts.len() {
+            2 if self.state => 2,
+            0..3 => 1,
+            3..32 => 3,
+            _ => 5,
+        }
     }
 
     /// Whether two hosts vote, and a directory says who goes on if they lose each other.
@@ -150,12 +220,7 @@ impl HostList {
             .filter(|rank| !without.contains(rank))
             .filter_map(|rank| self.host(rank))
             .collect();
-        let wanted = match self.hosts.len() {
-            2 if self.state => 2,
-            0..3 => 1,
-            3..32 => 3,
-            _ => 5,
-        };
+        let wanted = self.voters_wanted();
         let mut chosen: Vec<&HostEntry> =
             here.iter().copied().filter(|entry| kept.contains(&entry.id)).collect();
         chosen.truncate(wanted);

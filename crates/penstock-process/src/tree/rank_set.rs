@@ -89,10 +89,15 @@ impl RankSet {
 
     /// The ranks of both.
     pub fn union(&self, other: &Self) -> Self {
-        let mut all: Vec<Range<u32>> = self.ranges.iter().chain(&other.ranges).cloned().collect();
-        all.sort_by_key(|range| (range.start, range.end));
-        let mut ranges: Vec<Range<u32>> = Vec::with_capacity(all.len());
-        for range in all {
+        let (mut mine, mut theirs) = (self.ranges.iter().peekable(), other.ranges.iter().peekable());
+        let mut ranges: Vec<Range<u32>> = Vec::with_capacity(self.ranges.len() + other.ranges.len());
+        let first = |one: &&Range<u32>, two: &&Range<u32>| (one.start, one.end) <= (two.start, two.end);
+        while let Some(range) = match (mine.peek(), theirs.peek()) {
+            (Some(one), Some(two)) if first(one, two) => mine.next(),
+            (_, Some(_)) => theirs.next(),
+            (_, None) => mine.next(),
+        } {
+            let range = range.clone();
             match ranges.last_mut().filter(|last| last.end >= range.start) {
                 Some(last) => last.end = last.end.max(range.end),
                 None => ranges.push(range),

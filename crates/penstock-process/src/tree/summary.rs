@@ -69,15 +69,16 @@ pub struct Summary {
 impl Summary {
     /// Whether another says the same, progress apart: ranks that make steps are no news.
     pub fn is_like(&self, other: &Self) -> bool {
-        let bare = |gang: &GangSummary| -> Vec<LifeSummary> {
-            gang.lives.iter().map(LifeSummary::without_progress).collect()
+        let same_gang = |(one, two): (&GangSummary, &GangSummary)| {
+            let lives = one.lives.iter().zip(&two.lives);
+            one.lives.len() == two.lives.len() && lives.into_iter().all(|(one, two)| one.is_like(two))
         };
-        let same = |one: &Self, two: &Self| one.gangs.iter().map(bare).eq(two.gangs.iter().map(bare));
         self.hosts == other.hosts
             && (&self.stuck, &self.quiet) == (&other.stuck, &other.quiet)
             && self.overlapping == other.overlapping
             && self.stop == other.stop
-            && same(self, other)
+            && self.gangs.len() == other.gangs.len()
+            && self.gangs.iter().zip(&other.gangs).all(same_gang)
     }
 
     /// With what another subtree says. Pure, associative and commutative.

@@ -7,8 +7,13 @@
 #[allow(dead_code)]
 #[path = "../simulation/chance.rs"]
 mod chance;
+mod checks;
 mod clock;
+mod faults;
+mod large;
+mod network;
 mod node;
+mod queue;
 mod states;
 mod twin;
 mod two_hosts;
@@ -16,10 +21,8 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use penstock_process::job::Job;
-use serde_json::json;
-
 use chance::Chance;
+use large::job;
 use node::Plan;
 use world::World;
 
@@ -44,19 +47,6 @@ fn for_seeds(count: u64, name: &str, mut test: impl FnMut(u64)) {
     }
 }
 
-fn job(ranks: u32) -> Job {
-    let policy = json!({
-        "restart": "gang",
-        "budget": {"crash": 1000, "memory": 0, "hang": 0, "preemption": 10, "host": 1000},
-        "refill_steps": 0, "backoff_ms": 0, "backoff_max_ms": 0, "same_failure_max": 0,
-        "stop_grace_ms": 1000, "save_grace_ms": 1000, "failure_grace_ms": 100, "hang": null,
-    });
-    let role = json!({"name": "rank", "kind": "gang", "command": ["true"], "ranks": ranks, "policy": policy});
-    let about =
-        json!({"id": "imagined", "detached": true, "colour": false, "cgroup": false, "roles": [role]});
-    serde_json::from_value(about).expect("a job")
-}
-
 fn plan(hosts: u32) -> Plan {
     Plan {
         hosts,
@@ -66,6 +56,9 @@ fn plan(hosts: u32) -> Plan {
         delay_ms: 20,
         drift_ppm: 10_000,
         host_wait_ms: 3_600_000,
+        rack: 0,
+        late: 0,
+        checked: true,
         job: job(2),
         state: None,
     }
@@ -248,7 +241,8 @@ fn whatever_happens_no_rank_runs_twice_and_in_the_end_all_run() {
 fn a_large_job_keeps_its_ranks_through_the_loss_of_its_leader() {
     let hosts = number("PENSTOCK_HOSTS").map_or(LARGE, |hosts| hosts as u32);
     let began = std::time::Instant::now();
-    let mut world = World::founded(1, Plan { ranks: 1, job: job(1), fanout: 8, ..plan(hosts) });
+    let mut world =
+        World::founded(1, Plan { ranks: 1, job: job(1), fanout: 8, checked: false, ..plan(hosts) });
     world.quiet = true;
     let mut waited = 0;
     while world.running().0 < hosts as usize {

@@ -1,16 +1,18 @@
 //! One imagined host: its configuration, clock and disk, its coordinator and its agent.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use penstock_process::host::config::HostConfig;
-use penstock_process::host::{Host, Membership};
+use penstock_process::host::{Host, LinkId, Membership};
 use penstock_process::job::Job;
 use penstock_process::vote::error::Result as VoteResult;
 use penstock_process::vote::state_keeper::StateKeeper;
 use penstock_process::vote::storage::{MemoryStorage, VoteStorage};
 
 use crate::clock::HostClock;
+use crate::network::Item;
 use crate::twin::Twin;
 
 /// Storage that outlives the process that has it open.
@@ -38,9 +40,24 @@ pub(crate) struct Plan {
     pub(crate) delay_ms: u64,
     pub(crate) drift_ppm: i64,
     pub(crate) host_wait_ms: u64,
-    pub(crate) job: Job,
+    /// Hosts of a rack, which fail together; 0 where racks are not known.
+    pub(crate) rack: u32,
+    /// How often what was on the way when a link broke comes later than what follows over the next link, or a second time, in percent.
+    pub(crate) late: u64,
+    /// All that can be checked is, after every event; else what costs little.
+    pub(crate) checked: bool,
+    pub(crate) job: Arc<Job>,
     /// A real directory, where all hosts see one.
     pub(crate) state: Option<PathBuf>,
+}
+
+/// A host that does nothing for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// Its processes are stopped: its clock runs, and so do the kernel's timers.
+    Processes,
+    /// The machine is paused from outside, its ranks and its clock with it; since when.
+    Machine(u64),
 }
 
 pub(crate) struct Node {
@@ -58,4 +75,12 @@ pub(crate) struct Node {
     pub(crate) tick_at: u64,
     pub(crate) incoming: u64,
     pub(crate) term_seen: u64,
+    pub(crate) list_seen: u64,
+    /// Its links: which wire, and which end of it.
+    pub(crate) links: BTreeMap<LinkId, (u32, u8)>,
+    pub(crate) pause: Option<Pause>,
+    /// What happens when the pause is over.
+    pub(crate) held: Vec<Item>,
+    /// It was paused from outside, so it may believe in a lease that is over.
+    pub(crate) slept: bool,
 }

@@ -1,5 +1,6 @@
 //! The agent of one imagined host: it does what an agent does with orders, and ends its ranks before the lease does.
 
+use penstock_process::coordinator::hang::Pulse;
 use penstock_process::coordinator::messages::{GangReport, Orders, PreparedLife, Report, WorkerReport};
 use penstock_process::coordinator::verdict::{Action, UNKILLABLE_MS};
 use penstock_process::job::exit::Exit;
@@ -68,6 +69,22 @@ impl Twin {
     /// What slept in the kernel is gone.
     pub(crate) fn wake(&mut self) {
         (self.sticks, self.stuck, self.killing_since_ms) = (false, false, None);
+    }
+
+    /// Its lease ends later.
+    pub(crate) fn renew(&mut self, lease_until_ms: u64) {
+        self.lease_until_ms = self.lease_until_ms.max(Some(lease_until_ms));
+    }
+
+    /// Ranks that run.
+    pub(crate) fn running_ranks(&self) -> u32 {
+        if self.running { self.ranks } else { 0 }
+    }
+
+    /// How far its running ranks are: not the same on all hosts.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = u64> + '_ {
+        let first = u64::from(self.host_rank.unwrap_or(0) * 7 + self.life.unwrap_or(0));
+        (0..self.running_ranks()).map(move |rank| first + u64::from(rank))
     }
 
     /// Does what it is told; whether there is something to report.
@@ -164,6 +181,7 @@ impl Twin {
             _ => Exit { code: None, signal: Some(-code), core: false, memory_exhausted: false },
         });
         let asleep = |rank: u32| self.stuck && rank == 0;
+        let steps: Vec<u64> = self.steps().collect();
         let worker = |rank: u32| WorkerReport {
             rank,
             pid: 100 + rank as i32,
@@ -171,7 +189,7 @@ impl Twin {
             exit: exit.clone().filter(|_| !asleep(rank)),
             exit_ms: self.exit_ms.filter(|_| !asleep(rank)),
             asked: self.asked,
-            pulse: None,
+            pulse: steps.get(rank as usize).map(|step| Pulse { step: *step, ..Pulse::default() }),
             heard_ms: None,
             signs: Default::default(),
         };

@@ -11,6 +11,7 @@ fn empty(gangs: usize) -> JobHistory {
         gangs: (0..gangs).map(|_| gang()).collect(),
         stop: None,
         over: None,
+        reserved: None,
         reason: "as asked for".to_owned(),
     }
 }

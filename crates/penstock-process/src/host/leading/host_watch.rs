@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use crate::coordinator::view::{HostFacts, HostLoss};
 use crate::host::leading::{JOINER_MS, Leading, VISIT_MS};
-use crate::host::messages::{Body, JoinRequest};
+use crate::host::messages::JoinRequest;
 use crate::host::voting::HostChange;
 use crate::host::{Effect, Host};
 use crate::job::Role;
 use crate::lease::grant;
 use crate::lease::host_state::{Fact, HostState};
 use crate::tree::host_list::HostId;
+use crate::tree::rank_set::RankSet;
 use crate::vote::Configuration;
 use crate::vote::error::NotLeader;
 use crate::vote::storage::VoteStorage;
@@ -20,13 +21,16 @@ impl<S: VoteStorage> Host<S> {
     /// Dials the place where hosts meet, while no host of the job is there: whoever is found there joins this job and founds no other.
     pub(super) fn visit_endpoint(&mut self, leading: &mut Leading) {
         let endpoint = self.config.endpoint;
+        if self.me.address == endpoint || self.now_ms < leading.visit_ms {
+            return;
+        }
+        leading.visit_ms = self.now_ms + VISIT_MS;
         let list = &self.membership.list;
         let place = list.hosts.iter().position(|entry| entry.address == endpoint);
         let lost = |rank: usize| leading.tracks.get(rank).is_none_or(|track| track.state.is_over());
-        if self.me.address != endpoint && place.is_none_or(lost) && self.now_ms >= leading.visit_ms {
-            leading.visit_ms = self.now_ms + VISIT_MS;
+        if place.is_none_or(lost) {
             match self.links.at(endpoint).and_then(|link| self.links.host(link)) {
-                Some(host) => drop(self.say(host, Body::List(Arc::clone(&self.membership.list)))),
+                Some(host) => self.tell_term(host),
                 None => self.dial(endpoint),
             }
         }
@@ -39,7 +43,15 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         let ranks = |(role, about): (usize, &Role)| match role {
-            0 => list.hosts.iter().map(|entry| entry.slots).collect(),
+            0 => {
+                let slots: Vec<u32> = list.hosts.iter().map(|entry| entry.slots).collect();
+                // One number says the same of all.
+                if slots.windows(2).all(|two| two[0] == two[1]) {
+                    slots.into_iter().take(1).collect()
+                } else {
+                    slots
+                }
+            }
             _ => vec![about.ranks],
         };
         leading.known = list.version;
@@ -57,7 +69,8 @@ impl<S: VoteStorage> Host<S> {
         let goodbyes = std::mem::take(&mut leading.goodbyes);
         let ended = std::mem::take(&mut leading.ended);
         leading.look_ms = self.now_ms + self.heartbeat_ms();
-        for (rank, track) in (0..list.len()).zip(&mut leading.tracks) {
+        for rank in self.ranks_to_watch(leading, &merged.hosts, &goodbyes) {
+            let Some(track) = leading.tracks.get_mut(rank as usize) else { continue };
             let covered = Some(rank) == self.rank || merged.hosts.contains(rank);
             if track.covered && !covered {
                 track.lost_ms = self.now_ms;
@@ -86,7 +99,12 @@ impl<S: VoteStorage> Host<S> {
             if !covered && !track.state.is_over() && self.now_ms < end_ms {
                 leading.look_ms = leading.look_ms.min(track.expires_ms.max(self.now_ms + 1));
             }
-            let Some(state) = track.state.after(fact) else { continue };
+            let Some(state) = track.state.after(fact) else {
+                if covered && track.state == HostState::Here {
+                    leading.unsettled.remove(&rank);
+                }
+                continue;
+            };
             self.out.push(Effect::Note(format!(
                 "host rank {rank} ({}): {:?} → {state:?}",
                 entry.name, track.state
@@ -115,12 +133,33 @@ impl<S: VoteStorage> Host<S> {
         }
     }
 
+    /// Host ranks that may not be both heard and here; of all others nothing is new.
+    fn ranks_to_watch(
+        &self,
+        leading: &mut Leading,
+        heard: &RankSet,
+        goodbyes: &BTreeMap<HostId, String>,
+    ) -> Vec<u32> {
+        let list = &self.membership.list;
+        // A set that is cut says nothing about ranks beyond its last one.
+        let known =
+            if heard.is_cut() { heard.ranges().last().map_or(0, |range| range.end) } else { list.len() };
+        let silent = heard.gaps(known).into_iter().flatten();
+        leading.unsettled.extend(silent.filter(|rank| Some(*rank) != self.rank));
+        leading.unsettled.extend(goodbyes.keys().filter_map(|host| list.rank_of(*host)));
+        leading.unsettled.iter().copied().filter(|rank| *rank < known).collect()
+    }
+
     /// Who lost a host rank, came back to it, or is given one.
     pub(super) fn change_of_hosts(&mut self, leading: &mut Leading) -> Option<HostChange> {
         let list = &self.membership.list;
         let free = |rank: &u32| leading.tracks.get(*rank as usize).is_some_and(|track| track.state.is_free());
-        let lost: Vec<u32> =
-            (0..list.len()).filter(|rank| free(rank) && !list.vacant.contains(rank)).collect();
+        let lost: Vec<u32> = leading
+            .unsettled
+            .iter()
+            .copied()
+            .filter(|rank| free(rank) && !list.vacant.contains(rank))
+            .collect();
         let back: Vec<u32> = list.vacant.iter().copied().filter(|rank| !free(rank)).collect();
         let now_ms = self.now_ms;
         leading.joiners.retain(|_, (_, at_ms)| now_ms < *at_ms + JOINER_MS);
@@ -158,9 +197,8 @@ impl<S: VoteStorage> Host<S> {
 
     /// What the decider has to know of the hosts.
     pub(super) fn host_facts(&self, leading: &Leading) -> HostFacts {
-        let list = &self.membership.list;
         let free = |rank: &u32| leading.tracks.get(*rank as usize).is_some_and(|track| track.state.is_free());
-        let unfilled: Vec<u32> = (0..list.len()).filter(free).collect();
+        let unfilled: Vec<u32> = leading.unsettled.iter().copied().filter(free).collect();
         let since = |rank: &u32| leading.tracks.get(*rank as usize).map(|track| track.since_ms);
         let losses = unfilled.iter().filter_map(|rank| leading.losses.get(rank)).cloned().collect();
         HostFacts {
@@ -190,6 +228,9 @@ impl<S: VoteStorage> Host<S> {
             voters.number == list.configuration && !(list.breaks_ties() && voters.voters.len() == 2)
         };
         if settled.is_none_or(|settled| !ready(&settled)) {
+            return;
+        }
+        if !list.voters.iter().any(lost) && list.voters.len() >= list.voters_wanted() {
             return;
         }
         let unfit = |rank: &u32| leading.tracks.get(*rank as usize).is_none_or(|track| !track.covered);

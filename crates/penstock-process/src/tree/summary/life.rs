@@ -126,10 +126,15 @@ pub struct LifeSummary {
 }
 
 impl LifeSummary {
-    /// The same without what changes as ranks make steps; a hang that is found is news.
-    pub fn without_progress(&self) -> Self {
-        let progress = Progress { hang: self.progress.hang.clone(), ..Progress::default() };
-        Self { progress, ..self.clone() }
+    /// Whether another says the same, but for what changes as ranks make steps; a hang that is found is news.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let without = |life: &Self| {
+            let progress = Progress { hang: life.progress.hang.clone(), ..Progress::default() };
+            Self { progress, ..life.clone() }
+        };
+        // Counts differ in most cases where anything does.
+        let counts = |life: &Self| (life.incarnation, life.workers, life.running, life.alive, life.examined);
+        counts(self) == counts(other) && (self == other || without(self) == without(other))
     }
 
     /// Workers that ended with success.

@@ -42,9 +42,10 @@ impl Summary {
         let mut steps = StepHistogram::default();
         let running = report.gangs.iter().flat_map(|gang| &gang.workers).filter(|worker| worker.running);
         running.filter_map(|worker| Some(worker.pulse.as_ref()?.step)).for_each(|step| steps.note(step));
+        let nothing = GangReport::default();
         let gangs = job.gangs().into_iter().enumerate().map(|(gang, plan)| {
-            let about = report.gangs.get(gang).cloned().unwrap_or_default();
-            let part = Part { job, place, gang, plan, about: &about, now_ms: report.now_ms };
+            let about = report.gangs.get(gang).unwrap_or(&nothing);
+            let part = Part { job, place, gang, plan, about, now_ms: report.now_ms };
             GangSummary { lives: vec![part.life()] }
         });
         let only = |so: bool| if so { RankSet::one(place.host_rank) } else { RankSet::default() };
