@@ -12,7 +12,7 @@ use crate::job::Role;
 use crate::lease::grant;
 use crate::lease::host_state::{Fact, HostState};
 use crate::tree::host_list::HostId;
-use crate::tree::rank_set::RankSet;
+use crate::tree::summary::Summary;
 use crate::vote::Configuration;
 use crate::vote::error::NotLeader;
 use crate::vote::storage::VoteStorage;
@@ -69,7 +69,8 @@ impl<S: VoteStorage> Host<S> {
         let goodbyes = std::mem::take(&mut leading.goodbyes);
         let ended = std::mem::take(&mut leading.ended);
         leading.look_ms = self.now_ms + self.heartbeat_ms();
-        for rank in self.ranks_to_watch(leading, &merged.hosts, &goodbyes) {
+        let told = goodbyes.keys().chain(ended.keys());
+        for rank in self.ranks_to_watch(leading, &merged, told) {
             let Some(track) = leading.tracks.get_mut(rank as usize) else { continue };
             let covered = Some(rank) == self.rank || merged.hosts.contains(rank);
             if track.covered && !covered {
@@ -134,19 +135,20 @@ impl<S: VoteStorage> Host<S> {
     }
 
     /// Host ranks that may not be both heard and here; of all others nothing is new.
-    fn ranks_to_watch(
+    fn ranks_to_watch<'a>(
         &self,
         leading: &mut Leading,
-        heard: &RankSet,
-        goodbyes: &BTreeMap<HostId, String>,
+        merged: &Summary,
+        told: impl Iterator<Item = &'a HostId>,
     ) -> Vec<u32> {
-        let list = &self.membership.list;
+        let (list, heard) = (&self.membership.list, &merged.hosts);
         // A set that is cut says nothing about ranks beyond its last one.
         let known =
             if heard.is_cut() { heard.ranges().last().map_or(0, |range| range.end) } else { list.len() };
         let silent = heard.gaps(known).into_iter().flatten();
         leading.unsettled.extend(silent.filter(|rank| Some(*rank) != self.rank));
-        leading.unsettled.extend(goodbyes.keys().filter_map(|host| list.rank_of(*host)));
+        leading.unsettled.extend(merged.stuck.ranges().iter().cloned().flatten());
+        leading.unsettled.extend(told.filter_map(|host| list.rank_of(*host)));
         leading.unsettled.iter().copied().filter(|rank| *rank < known).collect()
     }
 
