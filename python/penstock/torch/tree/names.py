@@ -12,6 +12,7 @@ from torch import distributed, nn
 from torch.nn.parameter import is_lazy
 
 from penstock.errors import TreeInvalid
+from penstock.state.tree import checked_text
 from penstock.torch.tree.buffer_sync import syncs
 from penstock.torch.tree.layout import local_of
 
@@ -91,6 +92,8 @@ def _source_of(module: nn.Module, wrapper: str, source: int | None) -> int | Non
 def _add(
     names: Names, group: dict[str, torch.Tensor], first: dict[object, str], name: str, tensor: torch.Tensor
 ) -> None:
+    if not name.isascii():
+        checked_text(f"model/{name}", name)
     names.of.setdefault(id(tensor), name)
     known = first.setdefault(_identity(tensor), name)
     if known == name:
