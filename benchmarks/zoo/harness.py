@@ -54,6 +54,7 @@ def run(case: Case) -> dict[str, Any]:
         "case": case.name,
         "expected": case.expected,
         **verdict,
+        "named": sorted({text for rank in first for text in rank.get("unpinned", ())}),
         "seconds": round(time.monotonic() - began, 2),
     }
 

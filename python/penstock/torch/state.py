@@ -312,6 +312,13 @@ class State:
     def _parts(self) -> Iterator[Any]:
         """Objects that the state has."""
         yield from (self, self.model, *self._given, *self.optimizers, *self._extra.parts())
+        for optimizer in self.optimizers:
+            yield from (
+                optimizer.state,
+                *optimizer.state.values(),
+                optimizer.param_groups,
+                *optimizer.param_groups,
+            )
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         """Tensors that the state has, and gradients."""
