@@ -27,11 +27,15 @@ from torch import distributed
 
 import penstock as ps
 import penstock.torch
-from benchmarks.zoo import families, gangs, models, optimizers, wrappers
+from benchmarks.zoo import families, gangs, models, optimizers, strangers, wrappers
 from benchmarks.zoo.case import Case, Program, fingerprint
 from penstock.errors import PenstockError
 
-CASES = {case.name: case for room in (models, optimizers, wrappers, families, gangs) for case in room.CASES}
+CASES = {
+    case.name: case
+    for room in (models, optimizers, wrappers, strangers, families, gangs)
+    for case in room.CASES
+}
 #: Of one process.
 _LIMIT_S = 180
 #: How long a rank waits for others.
@@ -51,6 +55,7 @@ def run(case: Case, device: str = "cpu") -> dict[str, Any]:
         "case": case.name,
         "expected": case.expected,
         **verdict,
+        "named": sorted({text for rank in first for text in rank.get("unpinned", ())}),
         "seconds": round(time.monotonic() - began, 2),
     }
 

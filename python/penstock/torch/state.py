@@ -170,7 +170,7 @@ class State:
             copying.guard()
         for owner in self._owners():
             guard_before_change(owner, copying)
-        carried = self._variables.carried()
+        carried = self._variables.on_save()
         for text in (*self._unpinned(), *carried.words(surely=True)):
             if text not in self._told:
                 self._told.add(text)
@@ -311,14 +311,23 @@ class State:
     def _parts(self) -> Iterator[Any]:
         """Objects that the state has."""
         yield from (self, self.model, *self._given, *self.optimizers, *self._extra.parts())
+        for optimizer in self.optimizers:
+            yield from (
+                optimizer.state,
+                *optimizer.state.values(),
+                optimizer.param_groups,
+                *optimizer.param_groups,
+            )
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         """Tensors that the state has, and gradients."""
-        for parameter in self.model.parameters():
-            yield parameter
-            if parameter.grad is not None:
-                yield parameter.grad
-        yield from self.model.buffers()
+        for module in self.model.modules():
+            for parameter in module._parameters.values():
+                if parameter is not None:
+                    yield parameter
+                    if parameter.grad is not None:
+                        yield parameter.grad
+            yield from (buffer for buffer in module._buffers.values() if buffer is not None)
         for optimizer in self.optimizers:
             for kept in optimizer.state.values():
                 values = kept.values() if isinstance(kept, dict) else [kept]

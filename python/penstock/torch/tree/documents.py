@@ -61,6 +61,8 @@ def encode(name: str, value: Any, sink: Sink, depth: int = 0) -> Any:
         return _scalar(name, value)
     if isinstance(value, int | float):
         return _number(value)
+    if isinstance(value, complex):
+        return {"$complex": [_number(value.real), _number(value.imag)]}
     if isinstance(value, torch.Tensor):
         sink(name, value)
         return {"$tensor": name}
@@ -130,6 +132,7 @@ def decode(document: Any, fetch: Fetch) -> Any:
         "$bytes": lambda: base64.b64decode(inner),
         "$float": lambda: float(inner),
         "$int": lambda: int(inner),
+        "$complex": lambda: complex(*(decode(part, fetch) for part in inner)),
         "$dtype": lambda: getattr(torch, inner),
         "$device": lambda: torch.device(inner),
         "$tuple": lambda: tuple(decode(item, fetch) for item in inner),

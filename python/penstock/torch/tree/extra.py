@@ -93,6 +93,8 @@ def _of_generator(value: Any) -> Document | None:
         return Document(value.get_state, value.set_state)
     if isinstance(value, random.Random):
         return Document(value.getstate, value.setstate)
+    if isinstance(value, np.random.RandomState):
+        return Document(lambda: value.get_state(legacy=False), value.set_state)
     if isinstance(value, np.random.Generator):
         inner = value.bit_generator
         return Document(lambda: inner.state, lambda loaded: setattr(inner, "state", loaded))

@@ -13,6 +13,7 @@ from torch import distributed, nn
 from torch.nn.parameter import is_lazy
 
 from penstock.errors import TreeInvalid
+from penstock.state.tree import checked_text
 from penstock.torch.tree.buffer_sync import syncs
 from penstock.torch.tree.layout import local_of
 
@@ -104,6 +105,8 @@ _Places = dict[object, list[tuple[str, torch.Tensor]]]
 def _add(
     names: Names, group: dict[str, torch.Tensor], first: _Places, name: str, tensor: torch.Tensor
 ) -> None:
+    if not name.isascii():
+        checked_text(f"model/{name}", name)
     names.of.setdefault(id(tensor), name)
     there = first.setdefault(_beginning(tensor), [])
     known = next((other for other, at in there if _identity(at) == _identity(tensor)), None)

@@ -28,8 +28,10 @@ DTYPES = "optimizer/dtypes"
 NUMBER = "optimizer_number"
 #: The class of the optimizer that a group belongs to.
 CLASS = "optimizer_class"
+#: Settings of a group that are tensors of one element, which are stored as numbers: their type, their shape, and whether they are on a device.
+TENSORS = "optimizer_tensors"
 #: What is said about a group and is none of its settings.
-_ABOUT = ("params", NUMBER, CLASS)
+_ABOUT = ("params", NUMBER, CLASS, TENSORS)
 #: Settings that schedulers put into groups.
 _OF_SCHEDULERS = {"base_momentum", "initial_lr", "max_lr", "max_momentum", "min_lr", "swa_lr"}
 #: So many around each other.
@@ -212,7 +214,10 @@ class Optimizing:
                         hint = f"group parameters as they were, or skip=({GROUPS!r},) to keep the values given now"
                         reason = f"group {at} has parameters that were saved with different {key}"
                         raise TreeInvalid(name=GROUPS, reason=reason, hint=hint)
-                    _set(group, key, decode(saved_values[0], _no_tensor))
+                    kind = next(
+                        (other[TENSORS][key] for other in theirs if key in other.get(TENSORS, ())), None
+                    )
+                    _set(group, key, decode(saved_values[0], _no_tensor), kind)
 
     def load_values(self, values: Mapping[str, Any]) -> None:
         """Take back what is not a tensor."""
@@ -235,7 +240,9 @@ class Optimizing:
                 owner = {CLASS: type(innermost(optimizer)).__name__} | (
                     {} if number is None else {NUMBER: number}
                 )
-                groups.append({"params": list(map(self._named(at), group["params"])), **owner, **settings})
+                tensors = {key: _kind(value) for key, value in group.items() if _is_number(value)}
+                about: dict[str, Any] = {**owner, TENSORS: tensors} if tensors else {**owner}
+                groups.append({"params": list(map(self._named(at), group["params"])), **about, **settings})
         return groups
 
     def _number_of(self, optimizer: Optimizer) -> int | None:
@@ -357,16 +364,29 @@ def _forget(kept: Kept, wanted: Mapping[str, None]) -> None:
         kept.optimizer.state.pop(kept.parameter, None)
 
 
-def _set(group: dict[str, Any], key: str, value: Any) -> None:
+def _set(group: dict[str, Any], key: str, value: Any, kind: Sequence[Any] | None) -> None:
+    """A setting that was a tensor is one again if the optimizer makes it later, in its first step; where it has a number now, it keeps numbers."""
     if isinstance(group.get(key), torch.Tensor):
         group[key].fill_(value)
+    elif kind is not None and key not in group:
+        dtype, shape, on_device = kind
+        device = group["params"][0].device if on_device and group["params"] else "cpu"
+        group[key] = torch.full(tuple(shape), value, dtype=TORCH_TYPES[dtype], device=device)
     else:
         group[key] = value
 
 
+def _kind(tensor: torch.Tensor) -> list[Any]:
+    return [SAFETENSORS_NAMES[tensor.dtype], list(tensor.shape), tensor.device.type != "cpu"]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.numel() == 1 and value.dtype in SAFETENSORS_NAMES
+
+
 def _number(value: Any) -> Any:
     """A learning rate that is a tensor is stored as a number."""
-    return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+    return value.item() if _is_number(value) else value
 
 
 def _no_tensor_in_group(name: str, tensor: torch.Tensor) -> None:

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils.prune import BasePruningMethod
 from torch.optim import Optimizer
 
 from penstock.torch.tree.layout import is_dtensor
@@ -27,6 +29,7 @@ from penstock.torch.tree.standing import (
 _ADVICE = {
     "model": "make it a persistent buffer, or give the module get_extra_state and set_extra_state",
     "hidden": "give it to state(…, extra={…}), or register the module that has it",
+    "pruned": "what is pruned next is chosen by it, so give prune importance_scores=, made from the parameter that ends with _orig",
     "optimizer": "put it into param_groups or state, or give the optimizer a state_dict of its own",
 }
 #: Attributes of more modules than this are not looked at: it would hold saves up.
@@ -53,8 +56,18 @@ class Unheld:
             for kind, path, owner in islice(_owners(modules, optimizers), _LOOKED_AT_MAX)
         ]
 
+        #: Masks of pruned parameters: each pruning makes a new one, from the product that the last forward pass has left as an attribute.
+        self._masks = [
+            (name, module, key, ref(mask))
+            for name, module, key in _masks(modules)
+            if (mask := module._buffers[key]) is not None
+        ]
+
     def changed(self) -> tuple[str, ...]:
         """What has changed since, in words."""
+        pruned = [
+            name for name, module, key, before in self._masks if module._buffers.get(key) is not before()
+        ]
         names = [
             (kind, name)
             for (kind, name, owner, key, is_buffer), before in self._before
@@ -65,6 +78,7 @@ class Unheld:
             if len(attributes := attributes_of(owner)) != len(known):
                 later = sorted(attributes.keys() - known)
                 names += [(kind, path + key) for key in later if _is_looked_at(owner, attributes[key])]
+        names += [("pruned", name) for name in pruned]
         return tuple(
             f"{name} changes in training and no state dict has it: {_ADVICE[kind]}" for kind, name in names
         )
@@ -86,6 +100,15 @@ def _looks(modules: Mapping[str, nn.Module], optimizers: Sequence[Optimizer]) ->
             # What is nothing yet may become state: the hidden state of a recurrent net, for example.
             if key not in _of_bases() and (value is None or _is_looked_at(owner, value)):
                 yield kind, path + key, owner, key, False
+
+
+def _masks(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, nn.Module, str]]:
+    """Pruned parameters by name, with the module and its buffer that has the mask."""
+    for root, name, module in _named(modules):
+        for hook in module._forward_pre_hooks.values():
+            key = f"{getattr(hook, '_tensor_name', '')}_mask"
+            if isinstance(hook, BasePruningMethod) and module._buffers.get(key) is not None:
+                yield f"{root}{name}.{hook._tensor_name}" if name else root + hook._tensor_name, module, key
 
 
 def _owners(

@@ -88,6 +88,7 @@ class Variables:
         self._model, self._parts, self._tensors = model, parts, tensors
         self._before: _Look | None = None
         self._clocks: list[float] = []
+        self._saves = 0
         #: Found at an earlier look.
         self._surely: dict[str, None] = {}
         self._perhaps: dict[str, None] = {}
@@ -116,6 +117,12 @@ class Variables:
         perhaps = [name for name in self._perhaps if name not in self._surely]
         return Carried(tuple(self._surely), tuple(perhaps))
 
+    def on_save(self) -> Carried:
+        """What has changed, at the first save and then at every second, fourth, eighth: what is carried changes early, and saves hold training up."""
+        self._saves += 1
+        is_due = self._saves & (self._saves - 1) == 0
+        return self.carried() if is_due else Carried()
+
     def _is_time(self, value: Any) -> bool:
         """Whether a number was read from a clock meanwhile."""
         return type(value) in (int, float) and any(
@@ -123,21 +130,23 @@ class Variables:
         )
 
     def _look(self) -> "_Look":
-        look = _Look({id(part) for part in self._parts()} | {id(self)}, self._tensors)
-        for module in self._model.modules():
-            look.known.add(id(module))
+        modules = list(self._model.modules())
+        look = _Look({id(part) for part in (self, *self._parts(), *modules)}, self._tensors)
         for at, frame in program.frames():
             for name, value in program.variables_of(frame).items():
                 if not name.startswith("."):  # an iterator that a comprehension has made for itself
                     look.at(at, name, value)
-        for module in self._model.modules():
+        kinds = {type(module) for module in modules}
+        for kind in sorted(filter(program.is_own_class, kinds), key=lambda kind: kind.__qualname__):
+            look.methods(kind)
+        for module in modules:
             for name in _HOOKS:
-                look.inside(type(module).__name__, getattr(module, name, None) or {})
-            if program.is_own_class(type(module)):
-                look.methods(type(module))
-        for parameter in self._model.parameters():
-            for name in _HOOKS_OF_TENSORS:
-                look.inside("hook", getattr(parameter, name, None) or {})
+                if hooks := getattr(module, name, None):
+                    look.inside(type(module).__name__, hooks)
+            for parameter in module._parameters.values():
+                for name in _HOOKS_OF_TENSORS:
+                    if hooks := getattr(parameter, name, None):
+                        look.inside("hook", hooks)
         return look
 
 
