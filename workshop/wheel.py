@@ -54,7 +54,9 @@ def build(profile: str, out: Path) -> Path:
         link = ["-C", f"linker={linker(Path(folder))}"]
         common: list[str | Path] = ["--locked", "--profile", profile]
         agent: list[str | Path] = ["cargo", "rustc", "--package", "penstock-process", "--bin", AGENT.name]
-        subprocess.run([*agent, *common, "--", *link], cwd=ROOT, check=True)
+        # Cargo forgets `strip` for a package that has a profile of its own.
+        strip = ["-C", "strip=symbols"]
+        subprocess.run([*agent, *common, "--", *link, *strip], cwd=ROOT, check=True)
         extension: list[str | Path] = [BIN / "maturin", "build", "--compatibility", PLATFORM, "--out", out]
         environment = {**os.environ, "PYO3_CONFIG_FILE": str(PYO3_CONFIG)}
         subprocess.run([*extension, *common, "--", *link], cwd=ROOT, env=environment, check=True)

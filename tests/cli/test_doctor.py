@@ -1,6 +1,8 @@
 """``penstock doctor``: a verdict per line, exit 1 when something is not fit."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,14 @@ def test_a_directory_that_is_not_there_fails(tmp_path: Path, capsys: pytest.Capt
     captured = capsys.readouterr()
     assert "cannot be written to" in captured.out
     assert "not fit: disk" in captured.err
+
+
+def test_few_processes_are_warned_about(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "penstock.cli.main", "doctor", "--directory", str(tmp_path), "--json"]
+    done = subprocess.run(
+        ["prlimit", "--nproc=900:900", "--", *words], capture_output=True, text=True, check=False
+    )
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert (checks["processes"]["verdict"], checks["processes"]["value"]) == ("warn", "900 of this user")
+    assert "ulimit -u" in checks["processes"]["hint"]
+    assert checks["waiting connections"]["verdict"] in ("ok", "info")

@@ -25,6 +25,9 @@ Verdict = Literal["ok", "info", "warn", "fail"]
 #: Extra of the package -> the module whose presence means that it is installed.
 EXTRAS = {"view": "starlette", "torch": "torch", "jax": "jax", "ray": "ray"}
 _OPEN_FILES_MIN = 4096
+_PROCESSES_MIN = 4096
+#: What the agent asks the kernel for, which takes fewer where it may not.
+_CONNECTIONS_MIN = 4096
 _SHM_BYTES_MIN = 1 << 30
 _DISK_BYTES_MIN = 5 << 30
 _DISK_PROBE_BYTES = 64 << 20
@@ -61,6 +64,8 @@ def examine(directory: Path | None = None, *, measure_disk: bool = True) -> list
         _processors,
         _memory,
         _open_files,
+        _processes,
+        _waiting_connections,
         _shared_memory,
         lambda: _disk(place, measure=measure_disk),
     ]
@@ -140,6 +145,33 @@ def _open_files() -> list[Check]:
     return [
         Check("open files", "warn", value, f"ulimit -n {min(65536, hard)} before training on many shards")
     ]
+
+
+def _processes() -> list[Check]:
+    """Processes and threads of this user: ranks have many threads, loaders have workers."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    cgroup = _first_line("/sys/fs/cgroup/pids.max")
+    limits = [int(cgroup)] if cgroup.isdigit() else []
+    limits += [] if soft == resource.RLIM_INFINITY else [soft]
+    if not limits:
+        return [Check("processes", "ok", "not limited")]
+    value = f"{min(limits)} of this user"
+    if min(limits) >= _PROCESSES_MIN:
+        return [Check("processes", "ok", value)]
+    most = "more" if hard == resource.RLIM_INFINITY else str(hard)
+    hint = f"ulimit -u {most}: a rank with its loaders has hundreds of threads"
+    return [Check("processes", "warn", value, hint)]
+
+
+def _waiting_connections() -> list[Check]:
+    """Hosts that join at once wait in the queue of the one that they meet at; who finds it full tries again."""
+    longest = _first_line("/proc/sys/net/core/somaxconn")
+    if not longest.isdigit():
+        return []
+    if int(longest) >= _CONNECTIONS_MIN:
+        return [Check("waiting connections", "ok", longest)]
+    hint = f"sysctl net.core.somaxconn={_CONNECTIONS_MIN} where more than {longest} hosts are to meet here"
+    return [Check("waiting connections", "info", longest, hint)]
 
 
 def _shared_memory() -> list[Check]:

@@ -282,6 +282,11 @@ impl<S: VoteStorage> Host<S> {
         }
     }
 
+    /// Whether something that this host decided waits for a majority.
+    pub(super) fn has_proposed(&self) -> bool {
+        self.leading.as_ref().is_some_and(|leading| leading.pending.is_some())
+    }
+
     /// Asks the voters whether this term is still the newest, and takes the lease that a majority gives.
     fn renew_own_lease(&mut self, leading: &mut Leading) {
         let voters = self.membership.list.voters.clone();

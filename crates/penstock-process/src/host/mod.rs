@@ -250,6 +250,11 @@ impl<S: VoteStorage> Host<S> {
         self.vote();
         self.keep_below();
         self.lead();
+        if self.has_proposed() {
+            // At once: else it would wait for whatever happens next, a tenth of a second for each decision.
+            self.vote();
+            self.lead();
+        }
         self.climb();
         self.end_if_over();
         self.keep_state();

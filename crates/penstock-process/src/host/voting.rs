@@ -18,8 +18,11 @@ use crate::vote::group::VoterGroup;
 use crate::vote::message::VoteMessage;
 use crate::vote::storage::VoteStorage;
 
-/// Time as voters count it.
+/// Time as voters count it; and as those of a job that was just founded do, slower with each tick. They are all here and have nobody to
+/// wait for, so the first leader is found in some ten milliseconds where answers come so quickly, and in a second at the latest.
 const TICK_MS: u64 = 100;
+const FIRST_TICK_MS: u64 = 10;
+const SLOWER_MS: u64 = 2;
 /// Decided lines that a leader can show.
 const SHOWN_MAX: usize = 10_000;
 
@@ -100,6 +103,8 @@ impl Record {
 pub struct Voter<S: VoteStorage> {
     pub(super) group: VoterGroup<S>,
     tick_ms: u64,
+    /// To the tick after that.
+    pause_ms: u64,
     /// The journal, folded.
     pub(super) history: JobHistory,
     /// The journal's newest lines.
@@ -136,8 +141,9 @@ impl<S: VoteStorage> Host<S> {
                 let history = JobHistory::new(&self.job);
                 let lines = Vec::new();
                 self.votes = true;
+                let pause_ms = if self.membership.term == 0 { FIRST_TICK_MS } else { TICK_MS };
                 let tick_ms = self.now_ms;
-                let voter = Voter { group, tick_ms, history, lines, line: 0, records: 0 };
+                let voter = Voter { group, tick_ms, pause_ms, history, lines, line: 0, records: 0 };
                 self.voter = Some(Box::new(voter));
             }
             Err(problem) => self.out.push(Effect::Note(format!("this host cannot vote: {problem}"))),
@@ -150,7 +156,12 @@ impl<S: VoteStorage> Host<S> {
         let mut ticks = 0;
         while self.now_ms >= voter.tick_ms && ticks < 3 {
             voter.group.tick();
-            (voter.tick_ms, ticks) = (voter.tick_ms + TICK_MS, ticks + 1);
+            (voter.tick_ms, ticks) = (voter.tick_ms + voter.pause_ms, ticks + 1);
+            voter.pause_ms = if voter.group.leader().is_some() {
+                TICK_MS
+            } else {
+                TICK_MS.min(voter.pause_ms + SLOWER_MS)
+            };
         }
         voter.tick_ms = voter.tick_ms.max(self.now_ms.saturating_sub(TICK_MS));
         for (to, message) in voter.group.outgoing() {
