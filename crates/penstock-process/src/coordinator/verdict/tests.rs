@@ -250,6 +250,7 @@ fn gangs() -> impl Strategy<Value = Gang> {
         )| Gang {
             kind: Kind::Gang,
             incarnation: Some(u32::try_from(likes.len()).unwrap() - u32::from(!fresh && !likes.is_empty())),
+            first_life: 0,
             queued: (queued && running + orphans == 0).then(|| "2 GPUs".to_owned()),
             waits_for: None,
             running,
