@@ -71,6 +71,20 @@ fn entries() -> impl Strategy<Value = Entry> {
     ]
 }
 
+fn some_failure() -> Failure {
+    Failure {
+        incarnation: 0,
+        what: "rank 0 exited with code 1".to_owned(),
+        cause: Cause::Crash,
+        rank: Some(0),
+        code: 1,
+        likeness: None,
+        lived_ms: None,
+        step: None,
+        at_ms: 5,
+    }
+}
+
 fn folded(entries: &[Entry]) -> JobHistory {
     let mut history = empty(3);
     entries.iter().for_each(|entry| history.fold(entry));
@@ -128,17 +142,7 @@ fn another_who_is_blamed_takes_the_place_of_the_first_and_its_slot_the_charge() 
         reason: String::new(),
         at_ms: None,
     });
-    let noted = Failure {
-        incarnation: 0,
-        what: "rank 0 exited with code 1".to_owned(),
-        cause: Cause::Crash,
-        rank: Some(0),
-        code: 1,
-        likeness: None,
-        lived_ms: None,
-        step: None,
-        at_ms: 5,
-    };
+    let noted = some_failure();
     history.fold(&Entry::Failed { gang: 0, failure: noted.clone() });
     assert_eq!(history.gangs[0].charges, [0, 0, 1, 0]);
     let blamed = Failure { rank: Some(1), what: "rank 1 exited with code 1: KeyError".to_owned(), ..noted };
@@ -151,4 +155,27 @@ fn another_who_is_blamed_takes_the_place_of_the_first_and_its_slot_the_charge() 
     // A journal of before this was known.
     let old = br#"{"event":"examined","gang":0,"incarnation":0,"likeness":"rank 1 code 1: KeyError"}"#;
     assert_eq!(history.read(old).gangs[0].failures[0].likeness.as_deref(), Some("rank 1 code 1: KeyError"));
+}
+
+/// Goal: no number of a life comes twice, and budgets continue. Method: a history that ended in each way, and a start after it.
+#[test]
+fn a_job_that_is_started_again_keeps_its_failures_and_begins_above_all_lives() {
+    let before = [
+        Entry::Ordered { gang: 0, incarnation: 0, placement: vec![0], reason: String::new(), at_ms: Some(1) },
+        Entry::Failed { gang: 0, failure: some_failure() },
+        Entry::Ordered { gang: 0, incarnation: 1, placement: vec![0], reason: String::new(), at_ms: Some(2) },
+        Entry::Over { phase: Phase::Stopped, reason: String::new() },
+    ];
+    for (lives, first_life) in [(0, 2), (2, 2), (18, 18)] {
+        let mut history = folded(&before);
+        history.fold(&Entry::Resumed { lives, reserved: lives + 16 });
+        let gang = &history.gangs[0];
+        assert_eq!((gang.incarnation, gang.first_life, gang.failures.len()), (None, first_life, 1));
+        assert_eq!((history.over, history.lives(), history.reserved), (None, first_life, Some(lives + 16)));
+    }
+    let done = Entry::Finished { gang: 0, outcome: Outcome::Succeeded, reason: String::new() };
+    let mut history = folded(&before);
+    history.fold(&done);
+    history.fold(&Entry::Resumed { lives: 0, reserved: 16 });
+    assert_eq!((history.gangs[0].first_life, history.gangs[0].failures.len()), (2, 0), "another task");
 }
