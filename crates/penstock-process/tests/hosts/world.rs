@@ -262,7 +262,7 @@ impl World {
             Effect::Dial(link, to) => self.dial(index, link, to),
             Effect::Send(link, message) => self.send(index, link, message),
             Effect::Close(link) => {
-                if let Some((wire, _)) = self.nodes[index].links.remove(&link) {
+                if let Some((wire, _)) = self.nodes[index].unlink(link) {
                     self.break_wire(wire, 0);
                 }
             }
