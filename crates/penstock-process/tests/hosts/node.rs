@@ -87,6 +87,6 @@ pub(crate) struct Node {
     pub(crate) pause: Option<Pause>,
     /// What happens when the pause is over.
     pub(crate) held: Vec<Item>,
-    /// It was paused from outside, so it may believe in a lease that is over.
-    pub(crate) slept: bool,
+    /// It was paused from outside, so it may believe in a lease that is over; until then.
+    pub(crate) slept_until: u64,
 }

@@ -142,7 +142,7 @@ impl World {
             links: Default::default(),
             pause: None,
             held: Vec::new(),
-            slept: false,
+            slept_until: 0,
         };
         let index = self.nodes.len();
         self.nodes.push(node);
