@@ -1,8 +1,8 @@
 //! The way down: the hosts attached to this one, what they say of their subtrees, and the leases that they are given.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::host::id_map::IdMap;
 use crate::host::messages::Body;
 use crate::host::{Effect, Host};
 use crate::lease::grant;
@@ -12,8 +12,9 @@ use crate::vote::storage::VoteStorage;
 
 /// So few children are put together whenever one says something.
 const FEW: usize = 8;
-/// More are at most as often as this.
+/// What more of them say is gathered for so long, and a millisecond more for so many.
 const GATHER_MS: u64 = 4;
+const GATHER_SHARE: usize = 4;
 
 /// A host that is attached to this one.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ struct Child {
 /// All that is below a host, and the host itself.
 #[derive(Debug, Default)]
 pub(super) struct Below {
-    children: BTreeMap<HostId, Child>,
+    children: IdMap<HostId, Child>,
     /// Of this host alone.
     pub(super) own: Arc<Summary>,
     /// Of this host and all below it.
@@ -52,7 +53,8 @@ impl Below {
 
     /// Many children that say something at once are put together at once.
     fn merge_ms(&self) -> u64 {
-        if self.children.len() <= FEW { 0 } else { self.merged_ms + GATHER_MS }
+        let count = self.children.len();
+        if count <= FEW { 0 } else { self.merged_ms + GATHER_MS + (count / GATHER_SHARE) as u64 }
     }
 
     /// Whether a host is attached here.
@@ -78,7 +80,10 @@ impl Below {
 
     /// The children that are heard.
     pub(super) fn heard(&self) -> Vec<HostId> {
-        self.children.iter().filter(|(_, child)| child.summary.is_some()).map(|(host, _)| *host).collect()
+        let heard = self.children.iter().filter(|(_, child)| child.summary.is_some());
+        let mut heard: Vec<HostId> = heard.map(|(host, _)| *host).collect();
+        heard.sort_unstable();
+        heard
     }
 }
 
@@ -158,7 +163,8 @@ impl<S: VoteStorage> Host<S> {
         let end_ms = self.lease_end_ms.unwrap_or(0);
         let short = |child: &Child| child.summary.is_some() && child.granted_end_ms + gain_ms < end_ms;
         let children = self.below.children.iter().filter(|(_, child)| short(child));
-        let children: Vec<HostId> = children.map(|(host, _)| *host).collect();
+        let mut children: Vec<HostId> = children.map(|(host, _)| *host).collect();
+        children.sort_unstable();
         children.into_iter().for_each(|child| self.grant(child));
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use crate::host::id_map::IdMap;
 use crate::tree::host_list::HostId;
 
 /// Between two dials to the same place.
@@ -35,9 +36,9 @@ struct Link {
 /// All links of a host.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    links: BTreeMap<LinkId, Link>,
+    links: IdMap<LinkId, Link>,
     /// The newest open link to a host.
-    routes: BTreeMap<HostId, LinkId>,
+    routes: IdMap<HostId, LinkId>,
     /// When a place was dialled last, and over which link.
     dials: BTreeMap<SocketAddr, (u64, LinkId)>,
     next: u64,
@@ -131,7 +132,10 @@ impl Links {
         let silent = |link: &Link| {
             link.host.is_some() && link.unanswered_ms.is_some_and(|at_ms| now_ms > at_ms + limit_ms)
         };
-        self.links.iter().filter(|(_, link)| silent(link)).map(|(id, _)| *id).collect()
+        let mut found: Vec<LinkId> =
+            self.links.iter().filter(|(_, link)| silent(link)).map(|(id, _)| *id).collect();
+        found.sort_unstable();
+        found
     }
 
     /// A link is closed; who can no longer be reached.
@@ -141,8 +145,8 @@ impl Links {
             return None;
         }
         // Another link to the same host may be open still.
-        let other = self.links.iter().find(|(_, known)| known.open && known.host == Some(host));
-        match other.map(|(link, _)| *link) {
+        let others = self.links.iter().filter(|(_, known)| known.open && known.host == Some(host));
+        match others.map(|(link, _)| *link).min() {
             Some(other) => drop(self.routes.insert(host, other)),
             None => drop(self.routes.remove(&host)),
         }

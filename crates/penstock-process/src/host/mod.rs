@@ -11,6 +11,7 @@ mod below;
 pub mod clock;
 pub mod config;
 mod ending;
+mod id_map;
 pub mod leading;
 mod links;
 pub mod list_news;

@@ -230,9 +230,11 @@ impl<S: VoteStorage> Host<S> {
         if self.upward.parent != Some(from) || header.term < self.membership.term {
             return;
         }
-        let Some((_, sent_ms)) = self.upward.sent.iter().find(|(sent, _)| *sent == number).copied() else {
-            return;
-        };
+        // The newest are asked for most often, and whoever answers one answers no older one later.
+        let place = self.upward.sent.iter().rposition(|(sent, _)| *sent == number);
+        let Some(sent_ms) = place.and_then(|place| self.upward.sent.drain(..=place).last()) else { return };
+        self.upward.sent.push_front(sent_ms);
+        let (_, sent_ms) = sent_ms;
         self.upward.granted_ms = self.now_ms;
         let unknown = !self.clock.is_set();
         if let Some(coordinator_ms) = coordinator_ms {

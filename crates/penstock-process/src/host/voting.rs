@@ -85,10 +85,14 @@ pub struct Record {
 }
 
 impl Record {
-    /// As lines of the journal.
-    pub fn lines(&self) -> Vec<Value> {
+    /// As lines of the journal. A change of hosts that came after another of the same version has no effect, and no line.
+    pub fn lines(&self, changes: bool) -> Vec<Value> {
         let entries = self.entries.iter().filter_map(|entry| serde_json::to_value(entry).ok());
-        let change = self.change.iter().map(|change| serde_json::json!({"event": "hosts", "about": change}));
+        let change = self
+            .change
+            .iter()
+            .filter(|_| changes)
+            .map(|change| serde_json::json!({"event": "hosts", "about": change}));
         let mut lines: Vec<Value> = entries.chain(self.facts.iter().cloned()).chain(change).collect();
         for line in &mut lines {
             line["at"] = self.at.into();
@@ -113,6 +117,8 @@ pub struct Voter<S: VoteStorage> {
     line: u64,
     /// Records of the journal so far.
     pub(super) records: u64,
+    /// The version of the host list after them; nothing before the first change.
+    version: Option<u64>,
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -143,7 +149,8 @@ impl<S: VoteStorage> Host<S> {
                 self.votes = true;
                 let pause_ms = if self.membership.term == 0 { FIRST_TICK_MS } else { TICK_MS };
                 let tick_ms = self.now_ms;
-                let voter = Voter { group, tick_ms, pause_ms, history, lines, line: 0, records: 0 };
+                let voter =
+                    Voter { group, tick_ms, pause_ms, history, lines, line: 0, records: 0, version: None };
                 self.voter = Some(Box::new(voter));
             }
             Err(problem) => self.out.push(Effect::Note(format!("this host cannot vote: {problem}"))),
@@ -194,7 +201,10 @@ impl<S: VoteStorage> Host<S> {
 
     fn apply_record(&mut self, voter: &mut Voter<S>, record: &Record) {
         record.entries.iter().for_each(|entry| voter.history.fold(entry));
-        let mut lines = record.lines();
+        let version = record.change.as_ref().map(|change| change.version);
+        let changes = version.is_some() && voter.version.is_none_or(|known| version == Some(known + 1));
+        voter.version = version.filter(|_| changes).or(voter.version);
+        let mut lines = record.lines(changes);
         for line in &mut lines {
             voter.line += 1;
             line["line"] = voter.line.into();

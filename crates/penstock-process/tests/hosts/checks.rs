@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use penstock_process::host::voting::Record;
 use penstock_process::tree::host_list::HostId;
 use penstock_process::tree::summary::{StepHistogram, Summary};
 use penstock_process::vote::ledger::SharedLedger;
 use penstock_process::vote::storage::VoteStorage;
 use serde_json::Value;
 
-use crate::node::Pause;
 use crate::world::World;
 
 /// Who has which host rank after some entries of the journal.
@@ -34,7 +32,7 @@ impl World {
         let Some(rank) = self.nodes[index].twin.host_rank else { return };
         if let Some(other) = self.runners[rank as usize].replace(index as u32) {
             let node = &self.nodes[other as usize];
-            let runs = other as usize != index && node.twin.running && !node.slept;
+            let runs = other as usize != index && node.twin.running && self.now_ms > node.slept_until;
             assert!(!runs, "host rank {rank} runs on h{other} and on h{index} at {}", self.now_ms);
         }
     }
@@ -121,16 +119,17 @@ impl World {
             let all = ledger.history.iter().chain(&ledger.log).map(|record| record.0.clone()).collect();
             voters.insert(node.config.host, (number, all));
         }
-        let newest = voters.values().map(|(number, _)| *number).max().unwrap_or(0);
         let has = |voter: &&HostId| voters.get(*voter).is_some_and(|(_, all)| all.len() >= records);
-        let group = self.group_of(newest);
+        // A term begins with the number of its voters' configuration; none is found when all have gone on to another.
+        let group = self.group_of((orders.term >> 32) as u32);
         let count = group.iter().filter(has).count();
         assert!(
-            2 * count > group.len(),
-            "order {} of term {:x} at h{index} follows from {records} records, which {count} of {} voters have",
+            2 * count > group.len() || group.is_empty(),
+            "order {} of term {:x} at h{index} follows from {records} records, which {count} of {} voters have: {:?}",
             orders.number,
             orders.term,
-            group.len()
+            group.len(),
+            voters.iter().map(|(voter, (number, all))| (voter, number, all.len())).collect::<Vec<_>>()
         );
     }
 
@@ -171,8 +170,14 @@ impl World {
         for rank in &lost {
             self.seen.lost.push((*rank, self.now_ms));
             let runner = self.runners[*rank as usize].map(|runner| &self.nodes[runner as usize]);
-            let runs = runner.is_some_and(|node| node.twin.running && !node.slept);
-            assert!(!runs, "host rank {rank} is declared lost at {} and runs", self.now_ms);
+            let runs = runner.is_some_and(|node| node.twin.running && self.now_ms > node.slept_until);
+            assert!(
+                !runs,
+                "host rank {rank} is declared lost at {} and runs\n{}\n{}",
+                self.now_ms,
+                self.notes.join("\n"),
+                self.words()
+            );
         }
         if !self.plan.checked {
             return;
@@ -234,16 +239,4 @@ impl World {
         }
         assert_eq!(Some(&told), parts.first(), "the leader has another summary than its hosts together");
     }
-
-    /// Whether a host is paused from outside or not at all.
-    pub(crate) fn is_stopped(&self, index: usize) -> bool {
-        self.nodes[index].pause == Some(Pause::Processes)
-    }
-}
-
-/// What a record says, for whoever looks at a failing seed.
-#[allow(dead_code)]
-pub(crate) fn words(record: &[u8]) -> String {
-    serde_json::from_slice::<Record>(record)
-        .map_or_else(|problem| problem.to_string(), |record| format!("{record:?}"))
 }

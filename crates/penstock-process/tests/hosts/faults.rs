@@ -61,7 +61,10 @@ impl World {
             return;
         }
         node.pause = Some(pause);
-        node.slept |= matches!(pause, Pause::Machine(_));
+        if matches!(pause, Pause::Machine(_)) {
+            // It wakes with its old lease.
+            node.slept_until = self.now_ms + for_ms + self.plan.lease_ms + self.plan.lease_ms / 50;
+        }
         self.note(format!("h{index} is paused for {for_ms} ms: {pause:?}"));
         self.push(self.now_ms + for_ms, Item::Resume(index as u32));
         if pause == Pause::Processes {

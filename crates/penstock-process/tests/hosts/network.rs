@@ -75,7 +75,7 @@ impl World {
         let wire = self.wires.get(wire as usize).filter(|wire| !wire.broken || wire.is_late)?;
         let (node, link, start) = wire.ends[usize::from(end)];
         let known = &self.nodes[node as usize];
-        let lives = known.start == start && known.host.is_some() && known.links.contains_key(&link);
+        let lives = known.start == start && known.host.is_some() && known.wire(link).is_some();
         lives.then_some((node as usize, link))
     }
 
@@ -83,7 +83,7 @@ impl World {
         let (node, link, start) = self.wires[wire as usize].ends[usize::from(end)];
         // A host that was started again uses the same numbers for other links.
         if self.nodes[node as usize].start == start {
-            self.nodes[node as usize].links.remove(&link);
+            self.nodes[node as usize].unlink(link);
             self.give(node as usize, Event::Closed(link));
         }
     }
@@ -112,8 +112,8 @@ impl World {
         let ends = [here, (target as u32, theirs, self.nodes[target].start)];
         let at = self.now_ms + self.chance.between(1, self.plan.delay_ms.max(1));
         self.wires.push(Wire { ends, broken: false, is_late: false, last: [at; 2], said: Vec::new() });
-        self.nodes[from].links.insert(link, (wire, 0));
-        self.nodes[target].links.insert(theirs, (wire, 1));
+        self.nodes[from].links.push((link, wire, 0));
+        self.nodes[target].links.push((theirs, wire, 1));
         self.push(at, Item::Open(wire, 0));
         self.push(at, Item::Open(wire, 1));
         self.repeat(from, target, wire);
@@ -140,7 +140,7 @@ impl World {
     }
 
     pub(crate) fn send(&mut self, from: usize, link: LinkId, mut message: Message) {
-        let Some((number, end)) = self.nodes[from].links.get(&link).copied() else { return };
+        let Some((number, end)) = self.nodes[from].wire(link) else { return };
         let to = 1 - end;
         let target = match &self.wires[number as usize] {
             wire if !wire.broken => wire.ends[usize::from(to)].0 as usize,
@@ -202,7 +202,7 @@ impl World {
     }
 
     pub(crate) fn break_links(&mut self, index: usize) {
-        for (wire, _) in std::mem::take(&mut self.nodes[index].links).into_values() {
+        for (_, wire, _) in std::mem::take(&mut self.nodes[index].links) {
             self.break_wire(wire, 1);
         }
     }

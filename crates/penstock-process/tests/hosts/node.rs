@@ -1,6 +1,5 @@
 //! One imagined host: its configuration, clock and disk, its coordinator and its agent.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -60,6 +59,20 @@ pub(crate) enum Pause {
     Machine(u64),
 }
 
+impl Node {
+    /// The wire of a link.
+    pub(crate) fn wire(&self, link: LinkId) -> Option<(u32, u8)> {
+        self.links.iter().find(|(known, ..)| *known == link).map(|(_, wire, end)| (*wire, *end))
+    }
+
+    /// Forgets a link; its wire.
+    pub(crate) fn unlink(&mut self, link: LinkId) -> Option<(u32, u8)> {
+        let place = self.links.iter().position(|(known, ..)| *known == link)?;
+        let (_, wire, end) = self.links.remove(place);
+        Some((wire, end))
+    }
+}
+
 pub(crate) struct Node {
     pub(crate) host: Option<Host<Disk>>,
     pub(crate) twin: Twin,
@@ -76,11 +89,11 @@ pub(crate) struct Node {
     pub(crate) incoming: u64,
     pub(crate) term_seen: u64,
     pub(crate) list_seen: u64,
-    /// Its links: which wire, and which end of it.
-    pub(crate) links: BTreeMap<LinkId, (u32, u8)>,
+    /// Its links: which wire, and which end of it. Few, or many of which the newest are used.
+    pub(crate) links: Vec<(LinkId, u32, u8)>,
     pub(crate) pause: Option<Pause>,
     /// What happens when the pause is over.
     pub(crate) held: Vec<Item>,
-    /// It was paused from outside, so it may believe in a lease that is over.
-    pub(crate) slept: bool,
+    /// It was paused from outside, so it may believe in a lease that is over; until then.
+    pub(crate) slept_until: u64,
 }

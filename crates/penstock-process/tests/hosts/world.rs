@@ -153,7 +153,7 @@ impl World {
             links: Default::default(),
             pause: None,
             held: Vec::new(),
-            slept: false,
+            slept_until: 0,
         };
         let index = self.nodes.len();
         self.nodes.push(node);
@@ -283,7 +283,7 @@ impl World {
             Effect::Dial(link, to) => self.dial(index, link, to),
             Effect::Send(link, message) => self.send(index, link, message),
             Effect::Close(link) => {
-                if let Some((wire, _)) = self.nodes[index].links.remove(&link) {
+                if let Some((wire, _)) = self.nodes[index].unlink(link) {
                     self.break_wire(wire, 0);
                 }
             }
