@@ -98,6 +98,15 @@ def test_a_stop_from_one_host_ends_both_and_the_launcher(hosts: SshHosts) -> Non
     hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
 
 
+def test_two_names_of_one_host_are_refused(hosts: SshHosts) -> None:
+    program = str(hosts.folder / "rank.py")
+    code, text = launch(hosts, "--hosts", "gpu01,gpu02,alias", program, "end").end()
+    assert code != 0
+    assert "gpu01 and alias are the same host" in text
+    assert ranks_in(text) == []
+    hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
+
+
 def test_a_host_whose_last_process_ssh_saw_end_is_gone_long_before_its_lease_ends(hosts: SshHosts) -> None:
     """Goal: item 3. Method: everything of the job on a host is killed but the login; with a lease of ten minutes only what ssh saw
     can end the wait for it."""

@@ -287,6 +287,7 @@ impl<S: VoteStorage> Host<S> {
             self.agent.forget();
         }
         (self.rank, self.membership.list) = (rank, list);
+        self.plans = self.gangs_of_hosts();
         self.meeting.instead = None;
         self.upward.begin_again();
         self.keep();

@@ -39,7 +39,7 @@ use crate::host::messages::{Body, Header, JobOrders, Message, Question};
 use crate::host::questions::Questions;
 use crate::host::upward::Upward;
 use crate::host::voting::{OpenVotes, Voter};
-use crate::job::Job;
+use crate::job::{GangPlan, Job};
 use crate::lease::grant;
 use crate::tree::host_list::{HostEntry, HostId, HostList};
 use crate::vote::storage::VoteStorage;
@@ -121,6 +121,8 @@ pub struct Host<S: VoteStorage> {
     now_ms: u64,
     config: HostConfig,
     job: Job,
+    /// The gangs of the job over the hosts of the list.
+    plans: Vec<GangPlan>,
     digest: String,
     me: HostEntry,
     clock: CoordinatorClock,
@@ -171,6 +173,7 @@ impl<S: VoteStorage> Host<S> {
             ending: Ending::default(),
             out: Vec::new(),
             config: given.config,
+            plans: Vec::new(),
             job: given.job,
             digest: given.digest,
         };

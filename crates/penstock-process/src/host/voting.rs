@@ -105,6 +105,8 @@ pub struct Voter<S: VoteStorage> {
     pub(super) lines: Vec<Value>,
     /// Lines of the journal so far.
     line: u64,
+    /// It could not write when it was looked at last.
+    was_silent: bool,
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -125,10 +127,11 @@ impl<S: VoteStorage> Host<S> {
         });
         match opened {
             Ok(group) => {
-                let history = JobHistory::new(&self.job);
+                let history = JobHistory::of(&self.job, &self.plans);
                 let lines = Vec::new();
                 self.votes = true;
-                self.voter = Some(Box::new(Voter { group, tick_ms: self.now_ms, history, lines, line: 0 }));
+                let voter = Voter { group, tick_ms: self.now_ms, history, lines, line: 0, was_silent: false };
+                self.voter = Some(Box::new(voter));
             }
             Err(problem) => self.out.push(Effect::Note(format!("this host cannot vote: {problem}"))),
         }
@@ -158,7 +161,12 @@ impl<S: VoteStorage> Host<S> {
         }
         let (term, leader) = (voter.group.term(), voter.group.leader().map(HostId));
         let next = voter.group.next();
+        let silent = voter.group.failure().is_some();
+        let news = std::mem::replace(&mut voter.was_silent, silent) != silent;
         self.voter = Some(voter);
+        if news {
+            self.summarise_own();
+        }
         if term > self.membership.term && leader.is_some() && leader != Some(self.me.id) {
             self.follow_term(term, leader);
         }
