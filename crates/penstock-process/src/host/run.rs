@@ -3,7 +3,7 @@
 //! Everything that takes part in decisions is in [`Host`]; here are sockets, files and the clock.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::complain;
-use crate::coordinator::messages::Report;
+use crate::coordinator::messages::{Orders, Over, Report};
 use crate::error::{ProcessError, Result};
 use crate::host::asker::Askers;
 use crate::host::config::{self, HostConfig};
@@ -21,6 +21,7 @@ use crate::host::messages::Message;
 use crate::host::{Effect, Event, Given, Host, LinkId, Membership};
 use crate::job::JobDirectory;
 use crate::job::journal::Journal;
+use crate::job::state::Phase;
 use crate::network::key::JobKey;
 use crate::network::{self, Limits, Network, NetworkEvent};
 use crate::system::{self, interest, now_ms};
@@ -31,6 +32,9 @@ const MEMBERSHIP: &str = "membership.json";
 const LEAVE_MS: u64 = 500;
 const LEAVE_LOOK_MS: u64 = 20;
 const REPORT_BYTES_MAX: usize = 64 << 20;
+/// How long a port that is taken is tried, and how often.
+const PORT_MS: u64 = 3000;
+const PORT_LOOK_MS: u64 = 50;
 
 /// What is kept over the death of this process.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -68,7 +72,11 @@ pub fn run(directory: &JobDirectory, config: HostConfig, agent: OwnedFd) -> Resu
         None if config.founder => config.endpoint.port(),
         None => config.port,
     };
-    let network = Network::open(&key, SocketAddr::new(config.address, port), Limits::default())?;
+    let network = match open_network(&key, SocketAddr::new(config.address, port)) {
+        // Nobody can join here, whatever is tried again.
+        Err(problem) if kept.is_none() => return refuse(&agent, &problem),
+        opened => opened?,
+    };
     let port = network.address().port();
     let votes: PathBuf = directory.file("votes");
     let digest = digest(&job);
@@ -262,6 +270,54 @@ impl Driver {
             }
         }
     }
+}
+
+/// Listens for other hosts. A job before this one may be about to leave its port.
+fn open_network(key: &JobKey, at: SocketAddr) -> Result<Network> {
+    let until_ms = now_ms() + PORT_MS;
+    loop {
+        match Network::open(key, at, Limits::default()) {
+            Err(ProcessError::Listen { source, .. })
+                if source.kind() == ErrorKind::AddrInUse && now_ms() < until_ms =>
+            {
+                system::poll(&mut [], Some(Duration::from_millis(PORT_LOOK_MS)));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Ends the job on this host, with the reason, as the answer to the agent's first report; then stays until the agent has left.
+fn refuse(agent: &OwnedFd, problem: &ProcessError) -> Result<i32> {
+    let mut stream = UnixStream::from(agent.try_clone().map_err(link_lost)?);
+    let mut line = String::new();
+    let mut reports = BufReader::new(stream.try_clone().map_err(link_lost)?.take(REPORT_BYTES_MAX as u64));
+    while reports.read_line(&mut line).map_err(link_lost)? > 0 {
+        if let Ok(report) = serde_json::from_str::<Report>(&line) {
+            let mut orders = serde_json::to_vec(&ending(report.number, problem)).unwrap_or_default();
+            orders.push(b'\n');
+            stream.write_all(&orders).map_err(link_lost)?;
+        }
+        line.clear();
+    }
+    Ok(0)
+}
+
+fn ending(number: u64, problem: &ProcessError) -> Orders {
+    Orders {
+        number,
+        phase: Phase::Failed,
+        reason: problem.to_string(),
+        gangs: Vec::new(),
+        look_at_ms: None,
+        over: Some(Over { phase: Phase::Failed, code: 2 }),
+        standing: None,
+        lease_until_ms: None,
+    }
+}
+
+fn link_lost(source: std::io::Error) -> ProcessError {
+    ProcessError::System { call: "link to the agent", source }
 }
 
 fn read_kept(directory: &JobDirectory) -> Option<Kept> {
