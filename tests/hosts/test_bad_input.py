@@ -1,4 +1,4 @@
-"""Bad input and faults that people make: a typed error, or a step in the journal, with host, value and hint; the job goes on where it can."""
+"""Bad input and faults that people make: a typed error, or a step in the journal, with host, value and hint; the job goes on where it can (H3, H6)."""
 
 import subprocess
 import sys

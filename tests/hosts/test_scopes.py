@@ -1,4 +1,4 @@
-"""Who restarts with whom over hosts: a rank that restarts alone leaves every other one on every host untouched."""
+"""Who restarts with whom over hosts: a rank that restarts alone leaves every other one on every host untouched (H2, P1)."""
 
 import os
 import signal
