@@ -95,6 +95,7 @@
     │   ├── InterfaceUnknown     a network interface that this host does not have
     │   ├── HostTaken            this host runs that job already
     │   ├── HostsMissing         hosts that could not be started, each with its own words
+    │   ├── AgentUnusable        a copy of the agent that does not run on its host
     │   └── BundleInvalid        what a launcher sent to a host is not a job
     ├── RunError                 training runs
     │   ├── RunUnknown           no run is in that directory
@@ -187,6 +188,7 @@ from penstock.errors.observe import (
 )
 from penstock.errors.process import (
     AgentMissing,
+    AgentUnusable,
     BundleInvalid,
     HomeUnwritable,
     HostsInvalid,
@@ -295,6 +297,7 @@ __all__ = [
     "AddressInvalid",
     "AddressUnknown",
     "AgentMissing",
+    "AgentUnusable",
     "AlertsInvalid",
     "BadRow",
     "BatchDamaged",

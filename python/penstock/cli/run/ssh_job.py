@@ -106,7 +106,8 @@ def _address(greeting: HostGreeting, options: HostOptions) -> str:
 def _check_once(greetings: Sequence[HostGreeting]) -> None:
     """Every host once: two names of one machine would start everything twice there."""
     known: dict[str, str] = {}
-    for greeting in greetings:
+    # Hosts at loopback addresses are all this machine, as people try things out.
+    for greeting in (greeting for greeting in greetings if not is_loopback(greeting.address)):
         other = known.setdefault(greeting.machine, greeting.name) if greeting.machine else greeting.name
         if other != greeting.name:
             raise JoinInvalid(
