@@ -68,7 +68,8 @@ class JobOfHosts:
         nnodes, node_rank = changed.get("nnodes", self.hosts), changed.get("node_rank", index)
         program = changed.get("program", [str(self.folder / PROGRAM.name), str(self.folder)])
         assert isinstance(program, list)
-        meeting = f"{self.world[0].address}:{PORT}"
+        meeting = changed.get("endpoint", f"{self.world[0].address}:{PORT}")
+        assert isinstance(meeting, str)
         numbered = [] if node_rank is None else ["--node-rank", str(node_rank)]
         hosts = ["--nnodes", str(nnodes), *numbered, "--rdzv-endpoint", meeting]
         usual = ["--ranks", str(self.ranks), "--zygote", "never", "--restarts", "20", "--backoff", "0s"]
@@ -86,11 +87,13 @@ class JobOfHosts:
 
     def start(self, *indices: int, **changed: object) -> None:
         """Start it on some hosts, or on all."""
+        more = changed.pop("variables", {})
+        assert isinstance(more, dict)
         for index in indices or range(self.hosts):
             self.launchers[index] = self.host(index).start(
                 [*self._as_user(), *self.words(index, **changed)],
                 output=self.folder / f"output-{index}",
-                variables=self.variables(),
+                variables={**self.variables(), **more},
             )
 
     def _as_user(self) -> list[str]:

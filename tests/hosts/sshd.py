@@ -74,6 +74,7 @@ class SshHosts:
         hosts = "".join(f"Host {name}\n  HostName {host.address}\n" for name, host in self.servers.items())
         # The same machine, and a user that it does not let in.
         first = next(iter(self.servers.values()))
+        hosts += f"Host alias\n  HostName {first.address}\n"
         hosts += f"Host denied\n  HostName {first.address}\n  User nobody\n"
         file = self.folder / "ssh_config"
         file.write_text(CLIENT.format(hosts=hosts, folder=self.folder))

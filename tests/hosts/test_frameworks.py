@@ -1,4 +1,4 @@
-"""Programs of others over two hosts: JAX, and a script that was written for torchrun."""
+"""Programs of others over two hosts: JAX, and a script that was written for torchrun (P2, H6)."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Racks: hosts of one stand together in the list, and voters stand in different ones."""
+"""Racks: hosts of one stand together in the list, and voters stand in different ones (H2)."""
 
 import json
 from pathlib import Path

@@ -101,6 +101,50 @@ def test_a_stop_from_one_host_ends_both_and_the_launcher(hosts: SshHosts) -> Non
     hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
 
 
+def test_two_names_of_one_host_are_refused(hosts: SshHosts) -> None:
+    program = str(hosts.folder / "rank.py")
+    code, text = launch(hosts, "--hosts", "gpu01,gpu02,alias", program, "end").end()
+    assert code != 0
+    assert "gpu01 and alias are the same host" in text
+    assert ranks_in(text) == []
+    hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "said"),
+    [
+        (Path(sys.executable).parent, f"{sys.executable} is not on this host"),
+        (MODULES / "penstock", f"{sys.executable} has no Penstock on this host: ModuleNotFoundError"),
+    ],
+    ids=["without this Python", "without Penstock"],
+)
+def test_a_host_without_what_the_launcher_runs_is_named(hosts: SshHosts, hidden: Path, said: str) -> None:
+    program = str(hosts.folder / "rank.py")
+    server = hosts.servers["gpu02"]
+    assert server.run("mount", "-t", "tmpfs", "tmpfs", str(hidden)).returncode == 0
+    try:
+        code, text = launch(hosts, "--hosts", "gpu01,gpu02", program, "end").end()
+    finally:
+        assert server.run("umount", str(hidden)).returncode == 0
+    assert code == 1
+    assert f"2 asked · 1 here · gpu02: {said}" in text
+    assert ranks_in(text) == []
+    hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
+
+
+def test_the_agent_is_copied_once(hosts: SshHosts) -> None:
+    """Goal: item 9. Method: a second job finds the very file that the first one brought."""
+    program = str(hosts.folder / "rank.py")
+    found = []
+    for _ in range(2):
+        code, text = launch(hosts, "--hosts", "gpu01,gpu02", "--ranks", "1", program, "end").end()
+        assert code == 0, text
+        listed = hosts.servers["gpu02"].run("sh", "-c", "ls -i /tmp/home/.cache/penstock/agents/*/*")
+        found.append(listed.stdout.split())
+    assert found[0] == found[1]
+    assert len(found[0]) == 2
+
+
 def test_a_host_whose_last_process_ssh_saw_end_is_gone_long_before_its_lease_ends(hosts: SshHosts) -> None:
     """Goal: H2, an engine that saw processes end frees the host rank. Method: everything of the job on a host is killed but the login; with a lease of ten minutes only what ssh saw
     can end the wait for it."""

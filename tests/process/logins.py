@@ -25,6 +25,8 @@ exec sh -c "$2"
 AGENT = """#!{python}
 import json, os, signal, sys, time
 from pathlib import Path
+if len(sys.argv) < 3:
+    sys.exit("error: usage: agent launch DIRECTORY")
 directory = Path(sys.argv[2])
 host = json.loads((directory / "host.json").read_text())
 job = json.loads((directory / "job.json").read_text())

@@ -17,8 +17,8 @@ import pytest
 from penstock.cli.run.many_hosts import host_options
 from penstock.cli.run.options import read
 from penstock.cli.run.ssh_job import bundles_of
-from penstock.errors import BundleInvalid, JoinInvalid
-from penstock.process.hosts.bundle import Bundle
+from penstock.errors import AgentUnusable, BundleInvalid, JoinInvalid
+from penstock.process.hosts.bundle import Bundle, check_agent
 from penstock.process.hosts.host_directory import HostFile
 from penstock.process.hosts.host_names import NamedHost
 from penstock.process.hosts.starter import HostGreeting
@@ -201,3 +201,22 @@ def test_a_broken_connection_is_forgiven_for_a_while(tmp_path: Path) -> None:
 def test_what_is_no_bundle_is_refused(message: dict[str, object]) -> None:
     with pytest.raises(BundleInvalid):
         Bundle.of(message)
+
+
+def test_a_copy_of_the_agent_that_does_not_run_is_named_with_the_words_of_the_system(tmp_path: Path) -> None:
+    """Goal: an old system says what it lacks. Method: what a loader says of a newer glibc, said by a copy with the right digest."""
+    said = "/lib64/libc.so.6: version `GLIBC_2.38' not found (required by penstock-agent)"
+    text = f'#!/bin/sh\necho "{said}" >&2\nexit 1\n'.replace("`", "\\`")
+    folder = tmp_path / hashlib.sha256(text.encode()).hexdigest()
+    folder.mkdir()
+    agent = folder / "penstock-agent"
+    agent.write_text(text)
+    agent.chmod(0o755)
+    with pytest.raises(AgentUnusable) as caught:
+        check_agent(agent)
+    assert said in str(caught.value)
+    assert "glibc 2.28" in (caught.value.hint or "")
+    agent.write_text("#!/bin/sh\n")
+    with pytest.raises(BundleInvalid, match="is damaged"):
+        check_agent(agent)
+    assert not agent.exists()

@@ -96,6 +96,7 @@
     │   ├── HostTaken            this host runs that job already
     │   ├── StateUnusable        the directory of --state cannot be used on this host
     │   ├── HostsMissing         hosts that could not be started, each with its own words
+    │   ├── AgentUnusable        a copy of the agent that does not run on its host
     │   └── BundleInvalid        what a launcher sent to a host is not a job
     ├── RunError                 training runs
     │   ├── RunUnknown           no run is in that directory
@@ -188,6 +189,7 @@ from penstock.errors.observe import (
 )
 from penstock.errors.process import (
     AgentMissing,
+    AgentUnusable,
     BundleInvalid,
     HomeUnwritable,
     HostsInvalid,
@@ -297,6 +299,7 @@ __all__ = [
     "AddressInvalid",
     "AddressUnknown",
     "AgentMissing",
+    "AgentUnusable",
     "AlertsInvalid",
     "BadRow",
     "BatchDamaged",

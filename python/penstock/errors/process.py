@@ -268,6 +268,17 @@ class HostsMissing(ProcessError):
         super().__init__(" · ".join([f"{asked} asked", f"{here} here", *some, *more]))
 
 
+class AgentUnusable(ProcessError):
+    """The agent that a launcher copied to a host does not run there."""
+
+    exit_code = 1
+    hint = "hosts need the launcher's kind of processor; the agent of a wheel needs glibc 2.28, that of a checkout its builder's"
+
+    def __init__(self, *, agent: Path, reason: str) -> None:
+        self.agent, self.reason = agent, reason
+        super().__init__(f"the agent {agent} does not run on this host: {reason}")
+
+
 class BundleInvalid(ProcessError):
     """What a launcher sent to a host is not what this Penstock understands."""
 

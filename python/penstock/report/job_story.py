@@ -40,7 +40,7 @@ class Story:
         #: The newest line of that journal that was told.
         self._line = 0
         description = job.description()
-        self._gangs = _names(description)
+        self._gangs = _names(description, int((job.host_file() or {}).get("nnodes", 1)))
         self._redaction = Redaction()
 
     def more(self) -> Iterator[Happening]:
@@ -103,12 +103,13 @@ def _life(entry: dict[str, Any]) -> int | None:
     return life
 
 
-def _names(description: dict[str, Any]) -> list[str]:
-    """Gangs in the coordinator's order: a role, or each rank of a role whose ranks restart alone."""
+def _names(description: dict[str, Any], hosts: int) -> list[str]:
+    """Gangs in the coordinator's order: a role, or each rank of a role whose ranks restart alone, on all hosts."""
     names: list[str] = []
     for role in description["roles"]:
-        if role["policy"]["restart"] == "one" and role["ranks"] > 1:
-            names += [f"{role['name']}-{rank}" for rank in range(role["ranks"])]
+        ranks = role["ranks"] * hosts
+        if role["policy"]["restart"] == "one" and ranks > 1:
+            names += [f"{role['name']}-{rank}" for rank in range(ranks)]
         else:
             names.append(role["name"])
     return names
@@ -149,6 +150,13 @@ def _hosts(entry: dict[str, Any]) -> str:
     lost = [f"the host of host rank {rank} is {states.get(rank, 'lost')}" for rank in about.get("lost", [])]
     back = [f"the host of host rank {rank} is back" for rank in about.get("back", [])]
     return ", ".join([*lost, *back, *placed]) or "the list of hosts is new"
+
+
+def _trouble(entry: dict[str, Any]) -> str:
+    """Something about a host that people should mend; the job goes on."""
+    host = f"host {entry.get('host')} (host rank {entry.get('host_rank')})"
+    what = entry.get("what")
+    return f"{host}: {what}" if what else f"{host} is well again"
 
 
 def _started(entry: dict[str, Any]) -> str:
@@ -263,6 +271,7 @@ _SENTENCES = {
     "prepared": _prepared,
     "started": _started,
     "hosts": _hosts,
+    "trouble": _trouble,
     "exited": _exited,
     "failed": _failed,
     "blamed": _blamed,

@@ -39,7 +39,12 @@ pub struct Decider {
 impl Decider {
     /// With a history that is empty, or folded from a journal.
     pub fn new(job: Job, history: JobHistory) -> Self {
-        Self { plans: job.gangs(), job, history, noted: Vec::new() }
+        Self::over(job.gangs(), job, history)
+    }
+
+    /// Of these gangs of a job.
+    pub fn over(plans: Vec<GangPlan>, job: Job, history: JobHistory) -> Self {
+        Self { plans, job, history, noted: Vec::new() }
     }
 
     /// What is remembered.
@@ -139,7 +144,9 @@ impl Decider {
             (Action::Start { .. }, Some(reason)) if history.incarnation.is_some() => {
                 Verdict { action: Action::Wait { until_ms: None }, reason }
             }
-            (Action::Start { incarnation }, _) => prepared_first(view, *incarnation, verdict),
+            (Action::Start { incarnation }, _) => {
+                prepared_first(self.hosts_of(gang, view).as_deref(), *incarnation, verdict)
+            }
             _ => verdict,
         }
     }

@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::verdict::{Failure, Stop};
-use crate::job::Job;
 use crate::job::exit::Exit;
 use crate::job::state::Phase;
+use crate::job::{GangPlan, Job};
 
 /// How a gang ended for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -257,7 +257,12 @@ pub struct JobHistory {
 impl JobHistory {
     /// Of a job that has not begun.
     pub fn new(job: &Job) -> Self {
-        let gangs = job.gangs().into_iter().map(|plan| {
+        Self::of(job, &job.gangs())
+    }
+
+    /// Of these gangs of a job that has not begun.
+    pub fn of(job: &Job, plans: &[GangPlan]) -> Self {
+        let gangs = plans.iter().map(|plan| {
             let role = &job.roles[plan.role];
             let charges = vec![0; role.ranks as usize + role.spares as usize];
             GangHistory { first: plan.ranks.start, charges, ..GangHistory::default() }

@@ -12,7 +12,7 @@ use crate::coordinator::first_failure::Culprit;
 use crate::coordinator::messages::{GangReport, Report, WorkerReport};
 use crate::coordinator::verdict::Stop;
 use crate::job::exit::Exit;
-use crate::job::{Job, Kind};
+use crate::job::{GangPlan, Job, Kind};
 use crate::tree::rank_set::RankSet;
 use crate::tree::summary::{GangSummary, LifeSummary, Prepared, Progress, Summary, Told};
 
@@ -57,12 +57,55 @@ pub struct HostFacts {
     pub host_wait_ms: u64,
     /// Numbers of lives below this are this start's, in a job that can be started again.
     pub reserved: Option<u32>,
+    /// When each host rank was last filled, of those that were free.
+    pub filled: Arc<BTreeMap<u32, u64>>,
+    /// The one host rank that this is about.
+    pub only: Option<u32>,
 }
 
 impl HostFacts {
     /// How many host ranks the job has.
     pub fn hosts(&self) -> u32 {
         u32::try_from(self.names.len()).unwrap_or(u32::MAX)
+    }
+
+    /// What concerns one host rank, for a gang that has its rank there.
+    pub fn of_one(&self, host_rank: u32) -> Self {
+        Self {
+            names: Arc::clone(&self.names),
+            ranks: Arc::clone(&self.ranks),
+            losses: self.losses.iter().filter(|loss| loss.host_rank == host_rank).cloned().collect(),
+            unfilled: self.unfilled.iter().copied().filter(|unfilled| *unfilled == host_rank).collect(),
+            filled_ms: self.filled.get(&host_rank).copied().unwrap_or(0),
+            unfilled_since_ms: self.unfilled_since_ms,
+            host_wait_ms: self.host_wait_ms,
+            filled: Arc::clone(&self.filled),
+            reserved: self.reserved,
+            only: Some(host_rank),
+        }
+    }
+
+    /// Hosts that are not among those that are prepared, the first of them.
+    pub fn unprepared(&self, prepared: Option<&Prepared>, most: usize) -> Vec<u32> {
+        let ready = |host_rank: &u32| prepared.is_some_and(|prepared| prepared.hosts.contains(*host_rank));
+        match (self.only, prepared) {
+            (Some(only), _) => Some(only).filter(|only| !ready(only)).into_iter().collect(),
+            (None, Some(prepared)) => prepared.hosts.missing(self.hosts(), most),
+            (None, None) => (0..self.hosts()).take(most).collect(),
+        }
+    }
+
+    /// Whether all that have to be prepared are.
+    pub fn is_prepared(&self, prepared: Option<&Prepared>) -> bool {
+        match self.only {
+            Some(_) => self.unprepared(prepared, 1).is_empty(),
+            None => prepared.is_some_and(|prepared| prepared.hosts.count() >= u64::from(self.hosts())),
+        }
+    }
+
+    /// The gangs of a job over these hosts.
+    pub fn gangs(&self, job: &Job) -> Vec<GangPlan> {
+        job.gangs_over(self.hosts(), &|role, host_rank| self.ranks_of(role, host_rank))
     }
 
     /// How many ranks of a role a host has.
@@ -232,9 +275,16 @@ impl<'a> JobView<'a> {
     /// Of a job on many hosts; the moment is in the coordinator's time.
     pub fn of_summary(summary: &Summary, job: &Job, facts: HostFacts, now_ms: u64) -> JobView<'static> {
         let empty = GangSummary::default();
-        let plans = job.gangs();
-        let gangs = plans.iter().enumerate().map(|(gang, plan)| {
-            GangView::of_summary(summary.gangs.get(gang).unwrap_or(&empty), summary, &facts, plan.role)
+        let plans = facts.gangs(job);
+        let gangs = plans.iter().map(|plan| match plan.alone {
+            Some(alone) => {
+                let part = summary.alone.get(&plan.role).and_then(|ranks| ranks.get(&alone.rank));
+                GangView::of_summary(part.unwrap_or(&empty), summary, &facts, Share::One(alone.host_rank))
+            }
+            None => {
+                let part = summary.gangs.get(plan.role).unwrap_or(&empty);
+                GangView::of_summary(part, summary, &facts, Share::All(plan.role))
+            }
         });
         let gangs = gangs.collect();
         JobView { number: 0, now_ms, stop: summary.stop.clone(), gangs, hosts: Some(facts) }
@@ -290,13 +340,24 @@ impl<'a> GangView<'a> {
     }
 }
 
+/// Which ranks a gang of many hosts has: all of a role, or one on one host.
+#[derive(Debug, Clone, Copy)]
+enum Share {
+    All(usize),
+    One(u32),
+}
+
 impl GangView<'static> {
     /// What hosts say together. What they were told counts as told when all of them with processes were: else it is said again.
-    fn of_summary(gang: &GangSummary, summary: &Summary, facts: &HostFacts, role: usize) -> Self {
+    fn of_summary(gang: &GangSummary, summary: &Summary, facts: &HostFacts, share: Share) -> Self {
         let nothing = LifeSummary::default();
         let newest = gang.lives.last().unwrap_or(&nothing);
         let older = &gang.lives[..gang.lives.len().saturating_sub(1)];
-        let all = facts.ranks_of_all(role);
+        let silent = facts.unheard(&summary.hosts);
+        let (all, unheard) = match share {
+            Share::All(role) => (facts.ranks_of_all(role), facts.ranks_of_those(role, &silent)),
+            Share::One(host_rank) => (1, u32::from(silent.iter().any(|range| range.contains(&host_rank)))),
+        };
         let told = |told: &dyn Fn(&LifeSummary) -> Told| {
             let told = told(newest);
             told.first_ms.filter(|_| told.hosts >= newest.alive)
@@ -313,7 +374,6 @@ impl GangView<'static> {
             host_rank: Some(failure.host_rank),
             of_lease: failure.of_lease,
         });
-        let unheard = facts.ranks_of_those(role, &facts.unheard(&summary.hosts));
         let running = gang.lives.iter().map(|life| life.running).fold(0, u32::saturating_add);
         let count = u32::try_from(newest.hosts.count()).unwrap_or(u32::MAX);
         let progress = newest.progress.clone();

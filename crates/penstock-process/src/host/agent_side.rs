@@ -6,8 +6,9 @@ use crate::coordinator::hang::Past;
 use crate::coordinator::messages::{Order, Orders, Report, Standing};
 use crate::coordinator::verdict::Action;
 use crate::host::{Effect, Host};
+use crate::job::GangPlan;
 use crate::job::state::Phase;
-use crate::tree::summary::{HostPlace, Summary};
+use crate::tree::summary::{HostPlace, Summary, Troubles};
 use crate::vote::storage::VoteStorage;
 
 /// How often an agent is told the end of its lease at least, as a share of the heartbeat.
@@ -80,9 +81,10 @@ impl<S: VoteStorage> Host<S> {
             address: self.me.address.ip(),
             offset_ms: self.clock.offset_ms(),
             told_to_stop: orders.is_some_and(|orders| orders.phase == Phase::Ending),
-            pasts: &orders.map(pasts).unwrap_or_default(),
+            pasts: &orders.map(|orders| self.pasts(rank, orders)).unwrap_or_default(),
         };
-        let own = Summary::of_report(report, &self.job, &place);
+        let mut own = Summary::of_report(report, &self.job, &place);
+        own.troubles = Troubles::of(rank, self.own_troubles());
         self.below.set_own(Arc::new(own));
     }
 
@@ -101,6 +103,38 @@ impl<S: VoteStorage> Host<S> {
             address: self.me.address.ip().to_string(),
             interface: self.config.interface.clone(),
         }
+    }
+
+    /// The gangs of the job over the hosts of the list.
+    pub(super) fn gangs_of_hosts(&self) -> Vec<GangPlan> {
+        let (list, roles) = (&self.membership.list, &self.job.roles);
+        // Of the first role a host may have more workers than another.
+        let ranks = |role: usize, host_rank: u32| match role {
+            0 => list.host(host_rank).map_or(0, |entry| entry.slots),
+            _ => roles.get(role).map_or(0, |about| about.ranks),
+        };
+        self.job.gangs_over(list.len(), &ranks)
+    }
+
+    /// The number that a gang of the job has on this host; nothing for a rank that restarts alone on another.
+    fn own_gang(&self, host_rank: u32, number: usize) -> Option<usize> {
+        let plan = self.plans.get(number)?;
+        if plan.alone.is_some_and(|alone| alone.host_rank != host_rank) {
+            return None;
+        }
+        let same = |own: &GangPlan| own.role == plan.role && own.ranks.start == plan.ranks.start;
+        self.job.gangs().iter().position(same)
+    }
+
+    /// What orders say about earlier lives, by this host's gangs.
+    fn pasts(&self, host_rank: u32, orders: &Orders) -> Vec<Option<Past>> {
+        let mut found = vec![None; self.job.gangs().len()];
+        for order in &orders.gangs {
+            if let Some(gang) = self.own_gang(host_rank, order.gang) {
+                found[gang] = order.past;
+            }
+        }
+        found
     }
 
     /// Answers the agent, and tells it what is new.
@@ -159,6 +193,11 @@ impl<S: VoteStorage> Host<S> {
         orders.number = number;
         orders.look_at_ms = None;
         orders.over = orders.over.filter(|_| self.ending.is_told());
+        orders.gangs.retain_mut(|order| {
+            let own = self.own_gang(rank, order.gang);
+            order.gang = own.unwrap_or(order.gang);
+            own.is_some()
+        });
         for order in &mut orders.gangs {
             self.make_local(order);
         }
@@ -212,16 +251,6 @@ impl<S: VoteStorage> Host<S> {
             lease_until_ms: self.lease_end_ms,
         }
     }
-}
-
-/// What orders say about earlier lives, by gang.
-fn pasts(orders: &Orders) -> Vec<Option<Past>> {
-    let known = orders.gangs.iter().map(|order| order.gang + 1).max().unwrap_or(0);
-    let mut found = vec![None; known];
-    for order in &orders.gangs {
-        found[order.gang] = order.past;
-    }
-    found
 }
 
 /// Whether an agent learns nothing from the second that it has not from the first, but a later end of its lease.

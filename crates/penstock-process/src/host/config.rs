@@ -109,6 +109,11 @@ impl HostConfig {
         serde_json::from_slice(&text).map(Some).map_err(|source| ProcessError::Format { path, source })
     }
 
+    /// Whether the place where hosts meet is on this machine, and another has its port.
+    pub fn shares_endpoint(&self) -> bool {
+        !self.founder && self.endpoint.ip() == self.address
+    }
+
     /// Its line in the host list, once it is known where it listens.
     pub fn entry(&self, port: u16) -> HostEntry {
         HostEntry {

@@ -5,6 +5,7 @@
 //! leader's own.
 
 mod host_watch;
+mod troubles;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::job::state::wall_s;
 use crate::lease::grant;
 use crate::lease::host_state::HostState;
 use crate::tree::host_list::{HostId, HostList, children};
-use crate::tree::summary::Summary;
+use crate::tree::summary::{Summary, Troubles};
 use crate::vote::storage::VoteStorage;
 
 /// Pledges whose moments are remembered.
@@ -77,12 +78,16 @@ pub struct Leading {
     ranks: Arc<Vec<Vec<u32>>>,
     /// How hosts were lost, by host rank.
     losses: BTreeMap<u32, HostLoss>,
-    /// When a host rank was last filled, in the coordinator's time.
+    /// When a host rank was last filled, in the coordinator's time, and when each.
     filled_ms: u64,
+    filled: Arc<BTreeMap<u32, u64>>,
     goodbyes: BTreeMap<HostId, String>,
     /// Hosts whose processes were seen to end, and by whom.
     ended: BTreeMap<HostId, String>,
     joiners: BTreeMap<HostId, (JoinRequest, u64)>,
+    /// What people were told to mend, and how often something about that was written down.
+    troubles: Troubles,
+    told: u32,
     pending: Option<Pending>,
     /// It could not propose what it decided.
     broken: bool,
@@ -141,6 +146,12 @@ impl Leading {
         self.pledged.get(&voter).is_some_and(|asked_ms| *asked_ms >= since_ms)
     }
 
+    /// A host rank has a host again.
+    fn note_filled(&mut self, rank: u32, at_ms: u64) {
+        self.filled_ms = at_ms;
+        Arc::make_mut(&mut self.filled).insert(rank, at_ms);
+    }
+
     /// A host said goodbye.
     pub(super) fn note_goodbye(&mut self, host: HostId, why: String) {
         self.goodbyes.insert(host, why);
@@ -168,7 +179,7 @@ impl Leading {
             json!({
                 "rank": rank, "name": entry.name, "address": entry.address.to_string(), "state": track.state,
                 "since_s": now_ms.saturating_sub(track.since_ms) as f64 / 1000.0, "slots": entry.slots,
-                "rack": entry.rack, "voter": list.voters.contains(&entry.id), "first_rank": list.first_rank(rank as u32),
+                "rack": entry.rack, "trouble": self.troubles.of_host(rank as u32), "voter": list.voters.contains(&entry.id), "first_rank": list.first_rank(rank as u32),
             })
         });
         let waiting = self.joiners.values().map(|(request, _)| {
@@ -219,7 +230,7 @@ impl<S: VoteStorage> Host<S> {
 
     fn begin_to_lead(&mut self, term: u64) {
         let Some(voter) = &self.voter else { return };
-        let decider = Decider::new(Job::clone(&self.job), voter.history.clone());
+        let decider = Decider::over(self.plans.clone(), Job::clone(&self.job), voter.history.clone());
         let list = Arc::clone(&self.membership.list);
         // Whatever the leader before gave ends by then; those who are not heard till then are expired.
         let expires_ms = self.now_ms + self.config.lease_ms + grant::slack_ms(self.config.lease_ms);
@@ -242,9 +253,12 @@ impl<S: VoteStorage> Host<S> {
             ranks: Arc::default(),
             losses: BTreeMap::new(),
             filled_ms: 0,
+            filled: Arc::default(),
             goodbyes: BTreeMap::new(),
             ended: BTreeMap::new(),
             joiners: BTreeMap::new(),
+            troubles: Troubles::default(),
+            told: 0,
             pending: None,
             broken: false,
             records: 0,
@@ -343,7 +357,8 @@ impl<S: VoteStorage> Host<S> {
         if let Some(look_ms) = orders.look_at_ms {
             leading.look_ms = leading.look_ms.min(self.clock.local_ms(look_ms).max(self.now_ms + 1));
         }
-        if entries.is_empty() && change.is_none() {
+        let facts = self.facts_of_troubles(leading);
+        if entries.is_empty() && change.is_none() && facts.is_empty() {
             self.give_out(leading, orders);
             return;
         }
@@ -354,7 +369,7 @@ impl<S: VoteStorage> Host<S> {
             at: wall_s(),
             coordinator_ms: now_ms,
             entries,
-            facts: Vec::new(),
+            facts,
             change,
         };
         let bytes = serde_json::to_vec(&record).unwrap_or_default();
@@ -383,8 +398,9 @@ impl<S: VoteStorage> Host<S> {
         leading.given = Some(orders.clone());
         leading.orders += 1;
         let (term, number) = (leading.term, leading.orders);
-        let records = leading.applied;
-        if self.take_orders(Arc::new(JobOrders { term, number, records, orders })) && !words_only {
+        let (records, wall_ms) = (leading.applied, self.wall_offset_ms());
+        let orders = JobOrders { term, number, records, orders, wall_ms };
+        if self.take_orders(Arc::new(orders)) && !words_only {
             self.push_to_children();
         }
     }
@@ -408,7 +424,7 @@ impl<S: VoteStorage> Host<S> {
             if let Some(track) = leading.tracks.get_mut(*rank as usize) {
                 let expires_ms = self.now_ms + self.config.lease_ms;
                 *track = Track { state: HostState::Here, expires_ms, ..unreachable_track(self.now_ms) };
-                leading.filled_ms = self.clock.coordinator_ms(self.now_ms);
+                leading.note_filled(*rank, self.clock.coordinator_ms(self.now_ms));
                 leading.unsettled.insert(*rank);
             }
             self.tell_list(entry.id);

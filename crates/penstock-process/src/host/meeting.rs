@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::host::messages::{Body, JoinRequest};
 use crate::host::{Effect, Host, LinkId};
-use crate::network::OTHER_KEY;
+use crate::network::{OTHER_KEY, OTHER_PROTOCOL, SILENT};
 use crate::tree::host_list::{HostEntry, HostId, HostList};
 use crate::vote::storage::VoteStorage;
 
@@ -107,8 +107,14 @@ impl<S: VoteStorage> Host<S> {
 
     /// A dial failed. Without a place, people want to know why.
     pub(super) fn note_unopened(&mut self, link: LinkId, why: &str) {
-        let hint = "`penstock hosts key` makes one, to be copied to all hosts";
-        self.note_trouble(link, why, (why == OTHER_KEY).then_some(hint));
+        let hint = if why == OTHER_KEY {
+            Some("`penstock hosts key` makes one, to be copied to all hosts")
+        } else if why.starts_with(OTHER_PROTOCOL) || (why == SILENT && self.config.shares_endpoint()) {
+            Some("Address already in use: another program listens there; choose another port")
+        } else {
+            None
+        };
+        self.note_trouble(link, why, hint);
     }
 
     /// Whoever is at the end of a link belongs to another job.
@@ -331,6 +337,9 @@ impl<S: VoteStorage> Host<S> {
         let same_hosts = self.rank == rank && known.hosts.is_same(&list.hosts);
         let same_tree = same_hosts && known.voters == list.voters;
         (self.rank, self.membership.list) = (rank, list);
+        if !same_hosts {
+            self.plans = self.gangs_of_hosts();
+        }
         if !same_tree {
             self.meeting.instead = None;
             self.upward.begin_again();

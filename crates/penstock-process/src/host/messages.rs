@@ -69,6 +69,9 @@ pub struct JobOrders {
     pub records: u64,
     /// In the coordinator's time.
     pub orders: Orders,
+    /// What makes the coordinator's time the leader's time of day, in ms since 1970.
+    #[serde(default)]
+    pub wall_ms: i64,
 }
 
 /// What a message says.

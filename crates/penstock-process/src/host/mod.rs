@@ -46,7 +46,7 @@ use crate::host::state_client::StateClient;
 pub use crate::host::status::HostStatus;
 use crate::host::upward::Upward;
 use crate::host::voting::{OpenVotes, Voter};
-use crate::job::Job;
+use crate::job::{GangPlan, Job};
 use crate::lease::grant;
 use crate::tree::host_list::{HostEntry, HostId, HostList};
 use crate::vote::state_keeper::{StateAnswer, StateTask};
@@ -135,6 +135,8 @@ pub struct Host<S: VoteStorage> {
     now_ms: u64,
     config: HostConfig,
     job: Arc<Job>,
+    /// The gangs of the job over the hosts of the list.
+    plans: Vec<GangPlan>,
     digest: String,
     me: HostEntry,
     clock: CoordinatorClock,
@@ -189,6 +191,7 @@ impl<S: VoteStorage> Host<S> {
             ending: Ending::default(),
             out: Vec::new(),
             config: given.config,
+            plans: Vec::new(),
             job: given.job,
             digest: given.digest,
         };

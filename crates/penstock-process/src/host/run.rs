@@ -3,7 +3,7 @@
 //! Everything that takes part in decisions is in [`Host`]; here are sockets, files and the clock.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::complain;
-use crate::coordinator::messages::{Orders, Report};
+use crate::coordinator::messages::{Orders, Over, Report};
 use crate::error::{ProcessError, Result};
 use crate::host::asker::Askers;
 use crate::host::config::{self, HostConfig};
@@ -23,6 +23,7 @@ use crate::host::messages::{Body, Message};
 use crate::host::{Effect, Event, Given, Host, LinkId, Membership};
 use crate::job::JobDirectory;
 use crate::job::journal::Journal;
+use crate::job::state::Phase;
 use crate::network::key::JobKey;
 use crate::network::{self, Limits, Network, NetworkEvent};
 use crate::system::{self, interest, now_ms};
@@ -87,6 +88,8 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
             config.founder = false;
             listen(&key, config.address, 0)?
         }
+        // Nobody can join here, whatever is tried again.
+        Err(problem) if kept.is_none() => return refuse(&agent, &problem),
         listening => listening?,
     };
     let port = network.address().port();
@@ -337,6 +340,39 @@ impl Driver {
             }
         }
     }
+}
+
+/// Ends the job on this host, with the reason, as the answer to the agent's first report; then stays until the agent has left.
+fn refuse(agent: &OwnedFd, problem: &ProcessError) -> Result<i32> {
+    let mut stream = UnixStream::from(agent.try_clone().map_err(link_lost)?);
+    let mut line = String::new();
+    let mut reports = BufReader::new(stream.try_clone().map_err(link_lost)?.take(REPORT_BYTES_MAX as u64));
+    while reports.read_line(&mut line).map_err(link_lost)? > 0 {
+        if let Ok(report) = serde_json::from_str::<Report>(&line) {
+            let mut orders = serde_json::to_vec(&ending(report.number, problem)).unwrap_or_default();
+            orders.push(b'\n');
+            stream.write_all(&orders).map_err(link_lost)?;
+        }
+        line.clear();
+    }
+    Ok(0)
+}
+
+fn ending(number: u64, problem: &ProcessError) -> Orders {
+    Orders {
+        number,
+        phase: Phase::Failed,
+        reason: problem.to_string(),
+        gangs: Vec::new(),
+        look_at_ms: None,
+        over: Some(Over { phase: Phase::Failed, code: 2 }),
+        standing: None,
+        lease_until_ms: None,
+    }
+}
+
+fn link_lost(source: std::io::Error) -> ProcessError {
+    ProcessError::System { call: "link to the agent", source }
 }
 
 fn read_kept(directory: &JobDirectory) -> Option<Kept> {

@@ -119,6 +119,8 @@ pub struct Voter<S: VoteStorage> {
     pub(super) records: u64,
     /// The version of the host list after them; nothing before the first change.
     version: Option<u64>,
+    /// It could not write when it was looked at last.
+    was_silent: bool,
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -144,13 +146,22 @@ impl<S: VoteStorage> Host<S> {
         });
         match opened {
             Ok(group) => {
-                let history = JobHistory::new(&self.job);
+                let history = JobHistory::of(&self.job, &self.plans);
                 let lines = Vec::new();
                 self.votes = true;
                 let pause_ms = if self.membership.term == 0 { FIRST_TICK_MS } else { TICK_MS };
                 let tick_ms = self.now_ms;
-                let voter =
-                    Voter { group, tick_ms, pause_ms, history, lines, line: 0, records: 0, version: None };
+                let voter = Voter {
+                    group,
+                    tick_ms,
+                    pause_ms,
+                    history,
+                    lines,
+                    line: 0,
+                    records: 0,
+                    version: None,
+                    was_silent: false,
+                };
                 self.voter = Some(Box::new(voter));
             }
             Err(problem) => self.out.push(Effect::Note(format!("this host cannot vote: {problem}"))),
@@ -188,7 +199,12 @@ impl<S: VoteStorage> Host<S> {
         }
         let (term, leader) = (voter.group.term(), voter.group.leader().map(HostId));
         let next = voter.group.next();
+        let silent = voter.group.failure().is_some();
+        let news = std::mem::replace(&mut voter.was_silent, silent) != silent;
         self.voter = Some(voter);
+        if news {
+            self.summarise_own();
+        }
         if term > self.membership.term && leader.is_some() && leader != Some(self.me.id) {
             self.follow_term(term, leader);
         }

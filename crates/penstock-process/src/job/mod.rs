@@ -154,8 +154,25 @@ pub enum Pressure {
 pub struct GangPlan {
     /// Which role.
     pub role: usize,
-    /// Which of its ranks.
+    /// Which of its ranks; those of its host, where it has one.
     pub ranks: Range<u32>,
+    /// The one host rank that it runs on, and its rank among all of its role: in a job of many hosts, where ranks restart alone.
+    pub alone: Option<LoneRank>,
+}
+
+/// A rank of many hosts that is a gang of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoneRank {
+    /// Where it runs.
+    pub host_rank: u32,
+    /// Its number among the ranks of its role on all hosts.
+    pub rank: u32,
+}
+
+impl GangPlan {
+    fn of_host(role: usize, ranks: Range<u32>) -> Self {
+        Self { role, ranks, alone: None }
+    }
 }
 
 impl Job {
@@ -165,9 +182,30 @@ impl Job {
         for (role, about) in self.roles.iter().enumerate() {
             match about.policy.restart {
                 Scope::One => {
-                    found.extend((0..about.ranks).map(|rank| GangPlan { role, ranks: rank..rank + 1 }))
+                    found.extend((0..about.ranks).map(|rank| GangPlan::of_host(role, rank..rank + 1)))
                 }
-                Scope::Gang | Scope::All => found.push(GangPlan { role, ranks: 0..about.ranks }),
+                Scope::Gang | Scope::All => found.push(GangPlan::of_host(role, 0..about.ranks)),
+            }
+        }
+        found
+    }
+
+    /// The gangs of the job over so many hosts, of which each has so many ranks of a role. A gang that restarts together is one on all
+    /// hosts; a rank that restarts alone is one on its host.
+    pub fn gangs_over(&self, hosts: u32, ranks: &dyn Fn(usize, u32) -> u32) -> Vec<GangPlan> {
+        let mut found = Vec::new();
+        for (role, about) in self.roles.iter().enumerate() {
+            if about.policy.restart != Scope::One {
+                found.push(GangPlan::of_host(role, 0..about.ranks));
+                continue;
+            }
+            let mut rank = 0;
+            for host_rank in 0..hosts {
+                for local in 0..ranks(role, host_rank) {
+                    let alone = Some(LoneRank { host_rank, rank });
+                    found.push(GangPlan { alone, ..GangPlan::of_host(role, local..local + 1) });
+                    rank += 1;
+                }
             }
         }
         found

@@ -12,6 +12,10 @@ use super::strangers::Stranger;
 const READ_BYTES_MAX: usize = 256 << 10;
 /// Said of a peer whose key is not ours.
 pub const OTHER_KEY: &str = "it holds the key of another job";
+/// How a dial to something that speaks another language ends, in the words that begin its reason.
+pub const OTHER_PROTOCOL: &str = "no TLS with it";
+/// How a dial to something that says nothing ends.
+pub const SILENT: &str = "it did not prove the key in time";
 /// And so much while it has not proven the key.
 const HANDSHAKE_READ_BYTES_MAX: usize = 16 << 10;
 /// So much is written to one link in a turn.
@@ -320,7 +324,7 @@ impl Link {
         match end {
             LinkEnd::Tls(error) if !opened => match Stranger::of_error(error) {
                 Stranger::OtherKey => OTHER_KEY.to_owned(),
-                _ => format!("no TLS with it: {error}"),
+                _ => format!("{OTHER_PROTOCOL}: {error}"),
             },
             LinkEnd::Tls(error) => format!("its bytes are damaged: {error}"),
             LinkEnd::Socket(error) => error.to_string(),
@@ -331,7 +335,7 @@ impl Link {
             LinkEnd::Late | LinkEnd::CrowdedOut if self.stage == Stage::Connecting => {
                 "nothing answers at its address".to_owned()
             }
-            LinkEnd::Late | LinkEnd::CrowdedOut => "it did not prove the key in time".to_owned(),
+            LinkEnd::Late | LinkEnd::CrowdedOut => SILENT.to_owned(),
         }
     }
 }

@@ -18,7 +18,7 @@ mod tests;
 mod tls;
 
 pub use key::JobKey;
-pub use link::OTHER_KEY;
+pub use link::{OTHER_KEY, OTHER_PROTOCOL, SILENT};
 pub use links::{LinkId, Network, NetworkEvent, NetworkStatistics};
 pub use strangers::{Stranger, StrangerCounts};
 

@@ -9,6 +9,9 @@ pub mod life;
 pub mod progress;
 pub mod report;
 pub mod steps;
+pub mod troubles;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +20,7 @@ pub use self::life::{Blame, LifeSummary, Prepared, Told};
 pub use self::progress::{HangFinding, Progress, SlowFinding};
 pub use self::report::HostPlace;
 pub use self::steps::StepHistogram;
+pub use self::troubles::Troubles;
 use crate::coordinator::verdict::Stop;
 use crate::tree::rank_set::RankSet;
 
@@ -53,11 +57,17 @@ pub struct Summary {
     /// Of those, hosts on which nothing else of the job runs.
     #[serde(skip_serializing_if = "RankSet::is_empty")]
     pub quiet: RankSet,
+    /// What people should mend.
+    #[serde(skip_serializing_if = "Troubles::is_empty")]
+    pub troubles: Troubles,
     /// A host is in it twice, so counts say too much; nothing is decided from it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub overlapping: bool,
-    /// In the order of [`crate::job::Job::gangs`].
+    /// By role; empty for a role whose ranks restart alone.
     pub gangs: Vec<GangSummary>,
+    /// Ranks that restart alone, by role and by their number among all ranks of it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub alone: BTreeMap<usize, BTreeMap<u32, GangSummary>>,
     /// Somebody wants the job to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
@@ -73,12 +83,22 @@ impl Summary {
             let lives = one.lives.iter().zip(&two.lives);
             one.lives.len() == two.lives.len() && lives.into_iter().all(|(one, two)| one.is_like(two))
         };
+        let names = |one: &Self| -> Vec<(usize, u32)> {
+            let ranks = one.alone.iter().flat_map(|(role, ranks)| ranks.keys().map(|rank| (*role, *rank)));
+            ranks.collect()
+        };
         self.hosts == other.hosts
-            && (&self.stuck, &self.quiet) == (&other.stuck, &other.quiet)
+            && (&self.stuck, &self.quiet, &self.troubles) == (&other.stuck, &other.quiet, &other.troubles)
             && self.overlapping == other.overlapping
             && self.stop == other.stop
             && self.gangs.len() == other.gangs.len()
-            && self.gangs.iter().zip(&other.gangs).all(same_gang)
+            && names(self) == names(other)
+            && self.each().zip(other.each()).all(same_gang)
+    }
+
+    /// Every gang, those of a role first.
+    fn each(&self) -> impl Iterator<Item = &GangSummary> {
+        self.gangs.iter().chain(self.alone.values().flat_map(BTreeMap::values))
     }
 
     /// With what another subtree says. Pure, associative and commutative.
@@ -90,10 +110,19 @@ impl Summary {
         for (mine, theirs) in gangs.iter_mut().zip(&other.gangs) {
             *mine = std::mem::take(mine).merge(theirs);
         }
+        for (role, ranks) in &other.alone {
+            let known = self.alone.entry(*role).or_default();
+            for (rank, theirs) in ranks {
+                let mine = known.entry(*rank).or_default();
+                *mine = std::mem::take(mine).merge(theirs);
+            }
+        }
         Self {
             hosts: self.hosts.union(&other.hosts),
+            alone: self.alone,
             stuck: self.stuck.union(&other.stuck),
             quiet: self.quiet.union(&other.quiet),
+            troubles: self.troubles.merge(&other.troubles),
             overlapping,
             gangs,
             stop: merged_stop(self.stop, other.stop.as_ref()),

@@ -60,6 +60,9 @@ def list_(job: str, *, json: Json = False) -> int:
     heads = ["host rank", "host", *(["rack"] if racks else []), "state", "for", "slots", "address", "part"]
     print_table(heads, shown, right=["host rank", "for", "slots"])
     say(f"{chosen.id}: {table.line()}")
+    for host in hosts:
+        if host.trouble:
+            say(f"{host.name}: {host.trouble}")
     return 0
 
 

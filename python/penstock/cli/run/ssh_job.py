@@ -58,6 +58,7 @@ def bundles_of(
 
     def bundles(greetings: Sequence[HostGreeting]) -> list[Bundle]:
         reached = [_address(greeting, options) for greeting in greetings]
+        _check_once(greetings)
         _check_network(greetings, reached)
         if not options.mixed:
             _check_versions(greetings)
@@ -102,6 +103,19 @@ def _address(greeting: HostGreeting, options: HostOptions) -> str:
     if options.interface is None:
         return greeting.address
     return address_of_interface(options.interface, greeting.interfaces)
+
+
+def _check_once(greetings: Sequence[HostGreeting]) -> None:
+    """Every host once: two names of one machine would start everything twice there."""
+    known: dict[str, str] = {}
+    # Hosts at loopback addresses are all this machine, as people try things out.
+    for greeting in (greeting for greeting in greetings if not is_loopback(greeting.address)):
+        other = known.setdefault(greeting.machine, greeting.name) if greeting.machine else greeting.name
+        if other != greeting.name:
+            raise JoinInvalid(
+                reason=f"{other} and {greeting.name} are the same host ({greeting.address})",
+                hint="name each host once; --ranks N starts several ranks on every host",
+            )
 
 
 def _check_network(greetings: Sequence[HostGreeting], reached: Sequence[str]) -> None:

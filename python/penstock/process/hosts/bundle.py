@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from penstock.errors.process import BundleInvalid
+from penstock.errors.process import AgentUnusable, BundleInvalid
 from penstock.errors.root import PenstockError
 from penstock.process.hosts import addresses
 from penstock.process.hosts.host_directory import HostFile, HostPlace, furnish_host, versions
@@ -37,6 +37,8 @@ SILENCE_S = 30.0
 STOP_PATIENCE_S = 60.0
 #: For the last output of a launcher that has ended, when nobody takes it.
 LAST_WORDS_S = 5.0
+#: For an agent to say how it is used.
+TRIAL_S = 30.0
 #: Signals that a launcher may pass on.
 SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "HUP": signal.SIGHUP, "QUIT": signal.SIGQUIT}
 
@@ -97,7 +99,17 @@ def greeting(environment: Mapping[str, str]) -> dict[str, Any]:
         "interfaces": own,
         "port": addresses.free_port(address),
         "versions": versions(),
+        "machine": _machine(),
     }
+
+
+def _machine() -> str:
+    """What two logins to one host have in common, and two hosts never: its start, its name, and its processes' numbers."""
+    try:
+        start = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{start} {os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
 
 
 class Receiver:
@@ -200,11 +212,19 @@ def receive(agent: Path, environment: Mapping[str, str]) -> int:
 
 
 def check_agent(agent: Path) -> None:
-    """A copy that was cut short or changed is removed; its folder is called by its digest."""
+    """A copy that was cut short or changed is removed; its folder is called by its digest. And it has to run here."""
     digest = agent.parent.name
     if hashlib.sha256(agent.read_bytes()).hexdigest() != digest:
         agent.unlink(missing_ok=True)
         raise BundleInvalid(reason=f"the copy of the agent in {agent} is damaged; it is removed")
+    try:
+        # Without a word it says how it is used; a system that is too old for it says so before it begins.
+        tried = subprocess.run([str(agent)], capture_output=True, text=True, timeout=TRIAL_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise AgentUnusable(agent=agent, reason=str(problem)) from problem
+    if not tried.stderr.startswith("error: usage:"):
+        lines = tried.stderr.strip().splitlines() or [f"it ended with code {tried.returncode}"]
+        raise AgentUnusable(agent=agent, reason=lines[0])
 
 
 def _say(message: Mapping[str, Any]) -> None:

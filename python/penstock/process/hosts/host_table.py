@@ -30,6 +30,8 @@ class HostRow(msgspec.Struct, frozen=True):
     voter: bool = False
     #: Hosts with the same word stand together; empty where nobody knows.
     rack: str = ""
+    #: What people should mend on it, though the job goes on.
+    trouble: str | None = None
     #: The number of its first rank among the ranks of all hosts.
     first_rank: int | None = None
 

@@ -31,10 +31,15 @@ if [ ! -x "$a/penstock-agent" ]; then
   head -c {size} > "$a/new.$$" && [ "$(wc -c < "$a/new.$$")" -eq {size} ] || exit 90
   chmod 700 "$a/new.$$" && mv -f "$a/new.$$" "$a/penstock-agent" || exit 90
 fi
-if "{python}" -c "import penstock.process.hosts.bundle" 2> /dev/null; then
-  exec "{python}" -m penstock.process.hosts.bundle "$a/penstock-agent"
+if ! command -v "{python}" > /dev/null; then
+  echo "error: {python} is not on this host, and Penstock has to be installed at the same path on all" >&2
+  exit 91
 fi
-exec "$a/penstock-agent" bundle
+if ! said=$("{python}" -c "import penstock.process.hosts.bundle" 2>&1); then
+  echo "error: {python} has no Penstock on this host: $(printf '%s\\n' "$said" | tail -n 1)" >&2
+  exit 91
+fi
+exec "{python}" -m penstock.process.hosts.bundle "$a/penstock-agent"
 """
 
 

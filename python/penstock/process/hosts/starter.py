@@ -21,6 +21,8 @@ class HostGreeting:
     port: int
     interfaces: dict[str, list[str]] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    #: Equal for two logins to one host; empty where it does not say.
+    machine: str = ""
 
     @classmethod
     def of(cls, name: str, message: dict[str, Any]) -> "HostGreeting":
@@ -31,6 +33,7 @@ class HostGreeting:
             int(message["port"]),
             dict(message.get("interfaces") or {}),
             dict(message.get("versions") or {}),
+            str(message.get("machine") or ""),
         )
 
 

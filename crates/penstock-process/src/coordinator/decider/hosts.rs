@@ -4,15 +4,21 @@
 //! when a new one begins: a host with workers that run is not prepared. That every host was prepared, and where rank 0 listens, is written
 //! down before it is said, so that another leader says the same.
 
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
 use crate::coordinator::decider::{Decider, about};
 use crate::coordinator::history::Entry;
 use crate::coordinator::verdict::{Action, Failure, Gang, Stop, Verdict};
 use crate::coordinator::view::{GangView, HostFacts, HostLoss, JobView};
+use crate::job::GangPlan;
 use crate::job::policy::{Cause, Scope};
 use crate::tree::summary::merged_stop;
 
 /// How long hosts may take to prepare; who has not by then failed to start.
 pub(super) const PREPARE_MS: u64 = 30_000;
+/// Ranks over hosts that may restart alone: each has a history of its own, and orders name all of them.
+const ALONE_MAX: usize = 1024;
 /// Hosts that are named when they are many.
 const NAMED_MAX: usize = 8;
 
@@ -35,14 +41,16 @@ impl Decider {
 
     /// Why the job cannot go on with these hosts.
     fn impossible(&self, hosts: &HostFacts, now_ms: u64) -> Option<Stop> {
-        let alone = self.job.roles.iter().find(|role| role.policy.restart == Scope::One);
+        let lone = |plan: &&GangPlan| plan.alone.is_some();
+        let many = self.plans.iter().filter(lone).count() > ALONE_MAX;
+        let alone = self.job.roles.iter().find(|role| many && role.policy.restart == Scope::One);
         let too_long = hosts.unfilled_since_ms.filter(|since_ms| {
             hosts.host_wait_ms > 0 && now_ms >= since_ms.saturating_add(hosts.host_wait_ms)
         });
         let by = match (alone, too_long.and(hosts.wanted())) {
             (Some(role), _) => {
                 format!(
-                    "role {}: ranks cannot be restarted one by one (--restart one) on several hosts",
+                    "role {}: more than {ALONE_MAX} ranks on several hosts cannot be restarted one by one (--restart one)",
                     role.name
                 )
             }
@@ -56,7 +64,7 @@ impl Decider {
 
     /// What is new about the hosts of a gang: one that was lost with its workers, or did not prepare in time.
     pub(super) fn take_note_of_hosts(&mut self, gang: usize, about: &GangView<'_>, view: &JobView<'_>) {
-        let Some(hosts) = &view.hosts else { return };
+        let Some(hosts) = self.hosts_of(gang, view) else { return };
         let history = &self.history.gangs[gang];
         let Some(incarnation) = history.incarnation.filter(|_| history.outcome.is_none()) else { return };
         let Some(prepared_ms) = history.prepared_ms else {
@@ -101,17 +109,15 @@ impl Decider {
         about: &GangView<'_>,
         view: &JobView<'_>,
     ) -> Option<Failure> {
-        let hosts = view.hosts.as_ref()?;
+        let hosts = self.hosts_of(gang, view)?;
         let history = &self.history.gangs[gang];
         let waits = history.failure().is_some() || self.history.stop.is_some() || about.queued.is_some();
         let over = self.prepare_by_ms(gang, view).is_some_and(|by_ms| view.now_ms >= by_ms);
-        if waits || !over || !hosts.unfilled.is_empty() || is_prepared(about, incarnation, hosts) {
+        let prepared = about.prepared.get(&incarnation);
+        if waits || !over || !hosts.unfilled.is_empty() || hosts.is_prepared(prepared) {
             return None;
         }
-        let missing = about.prepared.get(&incarnation).map_or_else(
-            || (0..hosts.hosts()).take(NAMED_MAX + 1).collect(),
-            |prepared| prepared.hosts.missing(hosts.hosts(), NAMED_MAX + 1),
-        );
+        let missing = hosts.unprepared(prepared, NAMED_MAX + 1);
         let named: Vec<String> = missing
             .iter()
             .take(NAMED_MAX)
@@ -129,14 +135,14 @@ impl Decider {
 
     /// When hosts have to be prepared for the life that is ordered.
     pub(super) fn prepare_by_ms(&self, gang: usize, view: &JobView<'_>) -> Option<u64> {
-        let filled_ms = view.hosts.as_ref()?.filled_ms;
+        let filled_ms = self.hosts_of(gang, view)?.filled_ms;
         let ordered_ms = self.history.gangs[gang].ordered_ms?;
         Some(ordered_ms.max(filled_ms).saturating_add(PREPARE_MS))
     }
 
     /// What to do about a life that was ordered and has not begun everywhere; nothing when it has, or has failed.
     pub(super) fn beginning(&self, gang: usize, view: &JobView<'_>, known: &Gang) -> Option<Verdict> {
-        let hosts = view.hosts.as_ref()?;
+        let hosts = self.hosts_of(gang, view)?;
         let (history, about) = (&self.history.gangs[gang], about(view, gang));
         let incarnation = history.incarnation.filter(|_| history.failure().is_none())?;
         let begun = about.incarnation >= Some(incarnation);
@@ -160,7 +166,8 @@ impl Decider {
         if let Some(wanted) = hosts.wanted() {
             return say(Action::Wait { until_ms: None }, format!("waits for {wanted}"));
         }
-        let action = if is_prepared(about, incarnation, hosts) {
+        let prepared = hosts.is_prepared(about.prepared.get(&incarnation));
+        let action = if prepared && self.meets(gang, view) {
             Action::Start { incarnation }
         } else {
             Action::Prepare { incarnation }
@@ -171,6 +178,37 @@ impl Decider {
             }
             _ => say(action, history.reason.clone()),
         }
+    }
+
+    /// What the hosts of a gang are and have been: all, or the one that a rank has which restarts alone.
+    pub(super) fn hosts_of<'v>(&self, gang: usize, view: &'v JobView<'_>) -> Option<Cow<'v, HostFacts>> {
+        let hosts = view.hosts.as_ref()?;
+        Some(match self.plans[gang].alone {
+            Some(alone) => Cow::Owned(hosts.of_one(alone.host_rank)),
+            None => Cow::Borrowed(hosts),
+        })
+    }
+
+    /// Whether it is known where the ranks of a gang meet, or its own host will say so.
+    fn meets(&self, gang: usize, view: &JobView<'_>) -> bool {
+        self.plans[gang].alone.is_none_or(|alone| alone.host_rank == 0 || self.meeting(gang, view).is_some())
+    }
+
+    /// Where ranks that come and go alone meet: where the first host has kept a port for their role, as it said last.
+    fn meeting(&self, gang: usize, view: &JobView<'_>) -> Option<SocketAddr> {
+        let role = self.plans[gang].alone.map(|_| self.plans[gang].role)?;
+        let first = |peer: &usize| {
+            let plan = &self.plans[*peer];
+            plan.role == role && plan.alone.is_some_and(|alone| alone.host_rank == 0)
+        };
+        let peers = || (0..self.plans.len()).filter(first);
+        let known = peers().filter_map(|peer| {
+            let history = &self.history.gangs[peer];
+            Some((history.prepared_ms?, history.meeting?))
+        });
+        let said =
+            peers().flat_map(|peer| about(view, peer).prepared.values()).find_map(|known| known.meeting);
+        said.or_else(|| known.max().map(|(_, meeting)| meeting))
     }
 
     /// Puts a life that hosts are to prepare for into the journal, once.
@@ -187,15 +225,15 @@ impl Decider {
     pub(super) fn order_start(&mut self, gang: usize, incarnation: u32, view: &JobView<'_>) {
         if self.history.gangs[gang].prepared_ms.is_none() {
             let prepared = about(view, gang).prepared.get(&incarnation);
-            let meeting = prepared.and_then(|prepared| prepared.meeting);
+            let meeting = prepared.and_then(|prepared| prepared.meeting).or_else(|| self.meeting(gang, view));
             self.note(Entry::Prepared { gang, incarnation, meeting, at_ms: view.now_ms });
         }
     }
 }
 
 /// On many hosts a life that may begin is prepared first, when every host rank has a host.
-pub(super) fn prepared_first(view: &JobView<'_>, incarnation: u32, verdict: Verdict) -> Verdict {
-    let Some(hosts) = &view.hosts else { return verdict };
+pub(super) fn prepared_first(hosts: Option<&HostFacts>, incarnation: u32, verdict: Verdict) -> Verdict {
+    let Some(hosts) = hosts else { return verdict };
     if hosts.reserved.is_some_and(|reserved| incarnation >= reserved) {
         // Otherwise a job that is started again could give the same number to another life.
         let reason = format!("{}; waits for the state directory to note life {incarnation}", verdict.reason);
@@ -211,11 +249,6 @@ pub(super) fn prepared_first(view: &JobView<'_>, incarnation: u32, verdict: Verd
         }
         None => Verdict { action: Action::Prepare { incarnation }, reason: verdict.reason },
     }
-}
-
-fn is_prepared(about: &GangView<'_>, incarnation: u32, hosts: &HostFacts) -> bool {
-    let prepared = about.prepared.get(&incarnation);
-    prepared.is_some_and(|prepared| prepared.hosts.count() >= u64::from(hosts.hosts()))
 }
 
 fn of_host(incarnation: u32, what: String, at_ms: u64, step: Option<u64>) -> Failure {

@@ -129,6 +129,7 @@ impl<S: VoteStorage> Host<S> {
                 leading.losses.insert(rank, loss);
             } else if track.state.is_free() && !state.is_free() {
                 leading.filled_ms = self.clock.coordinator_ms(self.now_ms);
+                Arc::make_mut(&mut leading.filled).insert(rank, leading.filled_ms);
             }
             (track.state, track.since_ms) = (state, self.now_ms);
         }
@@ -214,6 +215,8 @@ impl<S: VoteStorage> Host<S> {
                 .map(|at_ms| self.clock.coordinator_ms(at_ms)),
             unfilled,
             filled_ms: leading.filled_ms,
+            filled: Arc::clone(&leading.filled),
+            only: None,
             host_wait_ms: self.config.host_wait_ms,
             reserved: self.reserved_lives(),
         }

@@ -1,17 +1,19 @@
 //! The summary of one host, from the report of its agent.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::coordinator::decider::saves;
 use crate::coordinator::hang::{self, Case, Judgement, Past, Suspect, is_known_phase, judge};
 use crate::coordinator::messages::{GangReport, Report, WorkerReport};
 use crate::coordinator::view::failed_workers;
+use crate::job::policy::Scope;
 use crate::job::{GangPlan, Job};
 use crate::tree::rank_set::RankSet;
 use crate::tree::summary::failures::{FirstFailures, RankFailure};
 use crate::tree::summary::life::{Blame, LifeSummary, Prepared, Told};
 use crate::tree::summary::progress::{HangFinding, Progress, SlowFinding};
-use crate::tree::summary::{GangSummary, StepHistogram, Summary};
+use crate::tree::summary::{GangSummary, StepHistogram, Summary, Troubles};
 
 /// What a host knows about its part in the job.
 #[derive(Debug, Clone)]
@@ -43,19 +45,28 @@ impl Summary {
         let running = report.gangs.iter().flat_map(|gang| &gang.workers).filter(|worker| worker.running);
         running.filter_map(|worker| Some(worker.pulse.as_ref()?.step)).for_each(|step| steps.note(step));
         let nothing = GangReport::default();
-        let gangs = job.gangs().into_iter().enumerate().map(|(gang, plan)| {
+        let mut gangs = vec![GangSummary::default(); job.roles.len()];
+        let mut alone: BTreeMap<usize, BTreeMap<u32, GangSummary>> = BTreeMap::new();
+        for (gang, plan) in job.gangs().into_iter().enumerate() {
             let about = report.gangs.get(gang).unwrap_or(&nothing);
+            let (role, first) = (plan.role, plan.ranks.start);
             let part = Part { job, place, gang, plan, about, now_ms: report.now_ms };
-            GangSummary { lives: vec![part.life()] }
-        });
+            let summary = GangSummary { lives: vec![part.life()] };
+            match job.roles[role].policy.restart {
+                Scope::One => drop(alone.entry(role).or_default().insert(part.rank(first), summary)),
+                Scope::Gang | Scope::All => gangs[role] = summary,
+            }
+        }
         let only = |so: bool| if so { RankSet::one(place.host_rank) } else { RankSet::default() };
         let alive = report.gangs.iter().map(GangReport::alive).fold(0, u32::saturating_add);
         Self {
             hosts: RankSet::one(place.host_rank),
             stuck: only(report.unkillable > 0),
             quiet: only(report.unkillable > 0 && alive <= report.unkillable),
+            troubles: Troubles::default(),
             overlapping: false,
-            gangs: gangs.collect(),
+            gangs,
+            alone,
             stop: report.stop.clone(),
             steps,
         }

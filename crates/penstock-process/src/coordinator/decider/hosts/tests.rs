@@ -284,9 +284,69 @@ fn no_host_within_the_time_ends_the_job() {
     assert_eq!(orders.reason, "the job waited 600 s for a host for host rank 1");
 }
 
+/// The lives of all ranks of the first role, by host.
+fn lives(world: &World) -> Vec<Vec<Option<u32>>> {
+    let running = |gang: &GangReport| gang.workers.iter().any(|worker| worker.running);
+    let life = |gang: &GangReport| gang.incarnation.filter(|_| running(gang));
+    world.hosts.iter().map(|host| host.gangs.iter().map(life).collect()).collect()
+}
+
 #[test]
-fn ranks_cannot_be_restarted_one_by_one_on_several_hosts() {
-    let mut world = World::new(2, vec![role("rank", "gang", "one")]);
+fn a_rank_that_restarts_alone_leaves_all_others_on_all_hosts_alone() {
+    let mut world = World::new(3, vec![role("rank", "gang", "one")]);
+    (0..4).for_each(|_| drop(world.turn()));
+    assert_eq!(lives(&world), vec![vec![Some(0); 2]; 3]);
+    let first = world.decider.history().gangs[0].meeting;
+    assert!(first.is_some());
+    assert!(
+        world.decider.history().gangs.iter().all(|gang| gang.meeting == first),
+        "all meet at one address"
+    );
+    world.exit_alone(1, 1, 3);
+    (0..5).for_each(|_| drop(world.turn()));
+    let mut wanted = vec![vec![Some(0); 2]; 3];
+    wanted[1][1] = Some(1);
+    assert_eq!(lives(&world), wanted);
+    let failures: Vec<usize> = world.decider.history().gangs.iter().map(|gang| gang.failures.len()).collect();
+    assert_eq!(failures, [0, 0, 0, 1, 0, 0], "one failure is counted once");
+    let failure = &world.decider.history().gangs[3].failures[0];
+    assert_eq!((failure.rank, failure.cause), (Some(3), Cause::Crash));
+    assert_eq!(world.decider.history().gangs[3].meeting, first);
+}
+
+#[test]
+fn a_host_that_is_lost_costs_the_ranks_that_restart_alone_only_where_they_were() {
+    let mut world = World::new(3, vec![role("rank", "gang", "one")]);
+    (0..4).for_each(|_| drop(world.turn()));
+    world.lose(1, world.now_ms);
+    let mut orders = world.turn();
+    for _ in 0..3 {
+        orders = world.turn();
+    }
+    assert!(
+        orders.gangs[2].reason.ends_with("waits for a host for host rank 1"),
+        "{}",
+        orders.gangs[2].reason
+    );
+    assert_eq!((&lives(&world)[0], &lives(&world)[2]), (&vec![Some(0); 2], &vec![Some(0); 2]));
+    world.fill(1);
+    (0..6).for_each(|_| drop(world.turn()));
+    assert_eq!(lives(&world), vec![vec![Some(0); 2], vec![Some(1); 2], vec![Some(0); 2]]);
+    let failures: Vec<usize> = world.decider.history().gangs.iter().map(|gang| gang.failures.len()).collect();
+    assert_eq!(failures, [0, 0, 1, 1, 0, 0]);
+    (0..3).for_each(|host| (0..2).for_each(|rank| world.exit_alone(host, rank, 0)));
+    let mut over = None;
+    for _ in 0..3 {
+        over = over.or(world.turn().over);
+    }
+    assert_eq!(over, Some(Over { phase: Phase::Succeeded, code: 0 }));
+}
+
+#[test]
+fn too_many_ranks_cannot_be_restarted_one_by_one_on_several_hosts() {
+    let mut many = role("rank", "gang", "one");
+    many["ranks"] = json!(2);
+    let mut world = World::new(600, vec![many]);
     let orders = world.turn();
     assert_eq!(orders.over.map(|over| over.phase), Some(Phase::Failed));
     assert!(orders.reason.contains("--restart one"), "{}", orders.reason);

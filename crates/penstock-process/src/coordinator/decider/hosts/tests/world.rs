@@ -1,5 +1,6 @@
 //! A job on some hosts in imagined time: hosts that obey as agents do, and a leader that can be replaced at any moment.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -10,8 +11,8 @@ use crate::coordinator::history::{Entry, JobHistory};
 use crate::coordinator::messages::{GangReport, Order, Orders, PreparedLife, Report, WorkerReport};
 use crate::coordinator::verdict::{Action, Failure, Stop};
 use crate::coordinator::view::{HostFacts, HostLoss, JobView};
-use crate::job::Job;
 use crate::job::exit::Exit;
+use crate::job::{GangPlan, Job};
 use crate::tree::summary::{HostPlace, Summary};
 
 /// Ranks of each host, for each role.
@@ -42,7 +43,7 @@ impl HostTwin {
         Self { gangs: vec![GangReport::default(); gangs], stop: None, heard: true, able: true }
     }
 
-    fn obey(&mut self, order: &Order, host_rank: u32, now_ms: u64) {
+    fn obey(&mut self, order: &Order, ranks: Range<u32>, host_rank: u32, now_ms: u64) {
         let gang = &mut self.gangs[order.gang];
         let running = gang.workers.iter().filter(|worker| worker.running).count();
         if order.outdates(gang.incarnation) {
@@ -57,7 +58,7 @@ impl HostTwin {
                 gang.prepared = Some(PreparedLife { incarnation, port });
             }
             Action::Start { incarnation } => {
-                let workers = (0..RANKS).map(running_worker).collect();
+                let workers = ranks.map(running_worker).collect();
                 *gang = GangReport { incarnation: Some(incarnation), workers, ..GangReport::default() };
             }
             Action::End => {
@@ -123,7 +124,8 @@ impl World {
         };
         let gangs = job.gangs().len();
         let hosts = (0..count).map(|_| HostTwin::new(gangs)).collect();
-        let decider = Decider::new(job.clone(), JobHistory::new(&job));
+        let plans = facts.gangs(&job);
+        let decider = Decider::over(plans.clone(), job.clone(), JobHistory::of(&job, &plans));
         Self { job, hosts, facts, decider, journal: Vec::new(), now_ms: 1000 }
     }
 
@@ -164,9 +166,10 @@ impl World {
         let view = JobView::of_summary(&self.summary(), &self.job, self.facts.clone(), self.now_ms);
         let text: Vec<String> =
             self.journal.iter().map(|entry| serde_json::to_string(entry).unwrap()).collect();
-        let history = JobHistory::new(&self.job).read(text.join("\n").as_bytes());
+        let plans = self.facts.gangs(&self.job);
+        let history = JobHistory::of(&self.job, &plans).read(text.join("\n").as_bytes());
         assert_eq!(&history, self.decider.history(), "the journal is all that is remembered");
-        let mut other = Decider::new(self.job.clone(), history);
+        let mut other = Decider::over(plans, self.job.clone(), history);
         let (entries, orders) = self.decider.consider_view(&view);
         assert_eq!(
             other.consider_view(&view),
@@ -181,8 +184,17 @@ impl World {
     pub(super) fn turn(&mut self) -> Orders {
         let orders = self.decide();
         let now_ms = self.now_ms;
+        let (plans, local) = (self.facts.gangs(&self.job), self.job.gangs());
         for (host_rank, host) in (0..).zip(&mut self.hosts).filter(|(_, host)| host.heard) {
-            orders.gangs.iter().for_each(|order| host.obey(order, host_rank, now_ms));
+            for order in &orders.gangs {
+                let plan = &plans[order.gang];
+                if plan.alone.is_some_and(|alone| alone.host_rank != host_rank) {
+                    continue;
+                }
+                let own = |known: &GangPlan| known.role == plan.role && known.ranks == plan.ranks;
+                let gang = local.iter().position(own).expect("a gang of this host");
+                host.obey(&Order { gang, ..order.clone() }, plan.ranks.clone(), host_rank, now_ms);
+            }
         }
         orders
     }
@@ -208,6 +220,14 @@ impl World {
     pub(super) fn exit(&mut self, host_rank: usize, rank: usize, code: i32) {
         let now_ms = self.now_ms;
         leave(&mut self.hosts[host_rank].gangs[0].workers[rank], code, now_ms);
+    }
+
+    /// A rank that is a gang of its own ends.
+    pub(super) fn exit_alone(&mut self, host_rank: usize, rank: usize, code: i32) {
+        let now_ms = self.now_ms;
+        let gang = &mut self.hosts[host_rank].gangs[rank];
+        leave(&mut gang.workers[0], code, now_ms);
+        gang.examined = true;
     }
 
     pub(super) fn lose(&mut self, host_rank: u32, heard_ms: u64) {
