@@ -154,7 +154,9 @@ impl Driver {
             system::poll(&mut interests, Some(Duration::from_millis(LEAVE_LOOK_MS)));
         }
         if self.state.as_mut().is_some_and(|state| !state.end(STATE_PATIENCE)) {
-            complain!("penstock-host: the state directory takes too long; the end of the journal is not copied");
+            complain!(
+                "penstock-host: the state directory takes too long; the end of the journal is not copied"
+            );
         }
     }
 

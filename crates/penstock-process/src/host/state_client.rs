@@ -120,7 +120,11 @@ impl<S: VoteStorage> Host<S> {
     }
 
     /// Whether a job of these hosts may be founded, and how it begins; nothing while that is not known.
-    pub(super) fn may_found(&mut self, hosts: &BTreeSet<HostId>, all_have: bool) -> Option<Option<Beginning>> {
+    pub(super) fn may_found(
+        &mut self,
+        hosts: &BTreeSet<HostId>,
+        all_have: bool,
+    ) -> Option<Option<Beginning>> {
         if self.config.state.is_none() || !(all_have || self.config.state_asked) {
             return Some(None);
         }
@@ -190,7 +194,8 @@ impl<S: VoteStorage> Host<S> {
             }
             StateAnswer::Refused(why) => self.refuse_all(&why),
             StateAnswer::Unseen(hosts) => {
-                let named: Vec<String> = hosts.iter().map(|host| self.meeting.name_of(HostId(*host))).collect();
+                let named: Vec<String> =
+                    hosts.iter().map(|host| self.meeting.name_of(HostId(*host))).collect();
                 let place = self.place();
                 self.cannot_begin(format!("{} does not see the state directory {place}", named.join(", ")));
             }

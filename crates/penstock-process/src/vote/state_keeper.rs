@@ -102,7 +102,8 @@ impl StateKeeper {
     /// Does a task.
     pub fn handle(&mut self, task: StateTask) -> Vec<StateAnswer> {
         match task {
-            StateTask::Begin { hosts, seen, continues } => match self.begin(&hosts, seen.as_ref(), continues) {
+            StateTask::Begin { hosts, seen, continues } => match self.begin(&hosts, seen.as_ref(), continues)
+            {
                 Ok(answer) => vec![answer],
                 Err(problem @ VoteError::Living { .. }) => vec![StateAnswer::Refused(problem.to_string())],
                 Err(problem) => vec![StateAnswer::Unbegun(problem.to_string())],

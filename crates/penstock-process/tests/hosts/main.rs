@@ -9,8 +9,8 @@
 mod chance;
 mod clock;
 mod node;
-mod two_hosts;
 mod twin;
+mod two_hosts;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -85,9 +85,10 @@ fn of_two_hosts_that_are_cut_apart_one_goes_on() {
         world.run_until(world.now_ms + 3000);
         world.isolate(1, 1);
         world.run_until(world.now_ms + world.lease_over_ms() + 8000);
-        let leaders = world.nodes.iter().filter(|node| {
-            node.host.as_ref().is_some_and(|host| host.leads() && !host.is_out_of_lease())
-        });
+        let leaders = world
+            .nodes
+            .iter()
+            .filter(|node| node.host.as_ref().is_some_and(|host| host.leads() && !host.is_out_of_lease()));
         assert_eq!(leaders.count(), 1, "{}\n{}", world.notes.join("\n"), world.words());
         world.heal();
         await_life(&mut world, 2, 1, 60_000);
