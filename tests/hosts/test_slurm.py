@@ -140,18 +140,18 @@ def test_a_host_that_is_cut_off_beyond_its_lease_takes_part_again_when_it_is_bac
         until(lambda: _ended(cluster, job), lambda: cluster.state(job))
 
 
-def test_a_host_that_is_lost_fails_the_life_and_a_requeue_continues_on_it_later(
+def test_a_host_that_is_lost_is_named_and_nothing_is_left_on_the_others(
     cluster: SlurmCluster,
 ) -> None:
-    """Goal: a lost host is named, and the job goes on where Slurm starts it again. Method: everything on a host is killed, slurmd too."""
+    """Goal: H6. Method: everything on a host is killed, slurmd too, and it does not come back in time."""
     place, output = cluster.folder / "lost", cluster.folder / "lost.log"
-    command = _run(place, "wait", "--host-wait", "4s")
+    command = _run(place, "wait", "--host-wait", "2s")
     script = f"srun --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 {command}"
-    with cluster.job(script, "--no-kill", output=output) as job:
+    with cluster.job(script, "--no-kill", output=output):
         _await_life(cluster, place, 0, output)
         lost = cluster.compute[1]
         lost.kill_all()
-        until(lambda: "the job waited 4 s for a host for host rank 1" in _said(output), lambda: _said(output))
-    cluster.start_slurmd(lost)
+        until(lambda: "the job waited 2 s for a host for host rank 1" in _said(output), lambda: _said(output))
+        cluster.start_slurmd(lost)
     for host in cluster.compute:
         until(lambda host=host: not host.pids(PROGRAM.name), lambda host=host: str(host.processes()))  # type: ignore[misc]

@@ -19,7 +19,9 @@ use std::time::Duration;
 use crate::error::{ProcessError, Result};
 
 /// Names of the signals that a person may meet.
-const NAMES: [(i32, &str); 13] = [
+const NAMES: [(i32, &str); 15] = [
+    (libc::SIGUSR1, "SIGUSR1"),
+    (libc::SIGUSR2, "SIGUSR2"),
     (libc::SIGHUP, "SIGHUP"),
     (libc::SIGINT, "SIGINT"),
     (libc::SIGQUIT, "SIGQUIT"),
