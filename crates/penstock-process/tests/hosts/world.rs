@@ -1,7 +1,6 @@
 //! A world of imagined hosts: real [`Host`]s, imagined agents, network and clocks, all from one seed.
 //!
-//! Links are like TCP: what is said arrives in order or not at all, and a link that is cut breaks silently, so that its ends notice
-//! only later. After every event what must never happen is looked for (`check`).
+//! Links are like TCP: what is said arrives in order or not at all; a link that is cut breaks silently, and its ends notice later. After every event what must never happen is looked for (`check`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -13,8 +12,7 @@ use penstock_process::host::messages::Message;
 use penstock_process::host::{Effect, Event, Given, Host, LinkId, Membership};
 use penstock_process::lease::grant;
 use penstock_process::tree::host_list::{HostEntry, HostId, HostList};
-use penstock_process::vote::state_keeper::{StateAnswer, StateKeeper};
-use penstock_process::vote::tie_breaker::StateDirectory;
+use penstock_process::vote::state_keeper::StateAnswer;
 
 use crate::chance::Chance;
 use crate::clock::HostClock;
@@ -178,11 +176,7 @@ impl World {
             votes: Box::new(move || Ok(disk.clone())),
         };
         node.start += 1;
-        node.keeper = self.plan.state.as_ref().map(|place| {
-            let directory = StateDirectory::create(place.to_str().expect("text")).expect("opens");
-            std::fs::write(directory.marker(node.config.host.0), "").expect("writes");
-            StateKeeper::new(directory, node.config.host.0, node.config.name.clone())
-        });
+        node.open_state(self.plan.state.as_deref());
         node.host = Some(Host::new(local_ms, given, node.kept.clone()));
         self.push(self.now_ms + 1, Item::Report(index));
         self.give(index, Event::Tick);
@@ -312,9 +306,8 @@ impl World {
                 }
             }
             Effect::State(task) => {
-                let (stalled, start) = (self.nodes[index].stalled, self.nodes[index].start);
-                let keeper = self.nodes[index].keeper.as_mut().filter(|_| !stalled);
-                for answer in keeper.map(|keeper| keeper.handle(task)).unwrap_or_default() {
+                let start = self.nodes[index].start;
+                for answer in self.nodes[index].do_in_state(task) {
                     let at = self.now_ms + self.chance.between(1, 3 * self.plan.delay_ms.max(1));
                     self.push(at, Item::State(index, start, answer));
                 }
