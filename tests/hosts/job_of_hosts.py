@@ -1,9 +1,7 @@
 """A job over hosts made of namespaces: started as people start it, looked at from outside."""
 
 import json
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -210,16 +208,7 @@ class JobOfHosts:
 
     def lose(self, index: int) -> None:
         """Kill everything on a host at once, as a power failure does."""
-        host = self.host(index)
-        for _ in range(20):
-            pids = list(host.processes())
-            if not pids:
-                return
-            for number in (signal.SIGSTOP, signal.SIGKILL):
-                for pid in pids:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, number)
-        until(lambda: not host.processes(), host.processes, 5.0)
+        self.host(index).kill_all()
 
     def account(self) -> str:
         """Everything that may say why something is not as it should be."""

@@ -81,7 +81,9 @@ def test_a_job_that_is_started_again_continues_its_budget_and_its_lives(tmp_path
         job.start()
         job.await_life(0)
         (tmp_path / "fail-1").touch()
-        until(lambda: "7" in job.output(1) or len((tmp_path / "lives-1").read_text().split()) > 1, job.account)
+        until(
+            lambda: "7" in job.output(1) or len((tmp_path / "lives-1").read_text().split()) > 1, job.account
+        )
         (tmp_path / "fail-1").unlink()
         life = job.await_life(1)
         copied = tmp_path / "state" / "journal"
@@ -98,9 +100,11 @@ def test_a_job_that_is_started_again_continues_its_budget_and_its_lives(tmp_path
         job.assert_nothing_left()
 
 
-def test_a_state_directory_that_not_all_hosts_see_is_refused_where_somebody_asked_for_it(tmp_path: Path) -> None:
+def test_a_state_directory_that_not_all_hosts_see_is_refused_where_somebody_asked_for_it(
+    tmp_path: Path,
+) -> None:
     """Goal: a typed refusal that names host and directory. Method: a directory below /tmp, which every host has for itself."""
-    options = (*LEASE, "--state", "/tmp/state")  # noqa: S108 - each host's own
+    options = (*LEASE, "--state", "/tmp/state")
     with job_of_hosts(tmp_path, 2, options=options) as job:
         job.start()
         assert job.codes() == [2, 2]

@@ -49,7 +49,10 @@ fn run_role(words: &[String]) -> Result<i32> {
     match role.as_str() {
         "launch" => launcher::run(&directory),
         "keeper" => keeper::run(&directory, InheritedFds::from_words(rest)?),
-        "coordinator" => coordinator::run(&directory, InheritedFds::from_words(rest)?),
+        "coordinator" => {
+            system::spare_this();
+            coordinator::run(&directory, InheritedFds::from_words(rest)?)
+        }
         "agent" => agent::run(&directory, InheritedFds::from_words(rest)?).map(|()| 0),
         _ => Err(ProcessError::Usage(USAGE.to_owned())),
     }

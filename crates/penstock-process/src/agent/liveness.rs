@@ -37,6 +37,11 @@ struct Collector {
     ended: bool,
 }
 
+/// When the engine will end the job, in seconds since 1970, if it says so.
+fn ends_at_s() -> Option<f64> {
+    std::env::var("SLURM_JOB_END_TIME").ok()?.parse().ok()
+}
+
 /// What the agent knows about the life in its workers.
 #[derive(Default)]
 pub(super) struct Liveness {
@@ -146,13 +151,22 @@ impl Agent {
 
     /// Tells every worker to save and go on, if somebody wants that and nobody wants them to end.
     pub(super) fn ask_for_saves(&mut self) {
-        if !self.liveness.save_wanted.swap(false, Ordering::Acquire) || self.ending.stop.is_some() {
+        if self.liveness.save_wanted.swap(false, Ordering::Acquire) {
+            self.give_save_notices("`penstock save`");
+        }
+    }
+
+    /// Tells every worker to save and go on, and when its engine will end the job, where that is known.
+    pub(super) fn give_save_notices(&mut self, by: &str) {
+        if self.ending.stop.is_some() {
             return;
         }
+        let left_s = ends_at_s().map(|ends_at_s| (ends_at_s - wall_s()).max(0.0));
+        let deadline_ns = left_s.map_or(0, |left_s| (now_ms() + (left_s * 1000.0) as u64) * 1_000_000);
         for gang in 0..self.job.plans.len() {
-            self.give_notice(gang, Notice::new(NoticeKind::Save, "`penstock save`"));
+            self.give_notice(gang, Notice { deadline_ns, ..Notice::new(NoticeKind::Save, by) });
         }
-        self.journal.add_fact("save", json!({"by": "`penstock save`"}));
+        self.journal.add_fact("save", json!({"by": by, "left_s": left_s}));
     }
 
     fn give_notice(&mut self, gang: usize, notice: Notice) {

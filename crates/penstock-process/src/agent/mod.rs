@@ -93,7 +93,10 @@ struct WorkerStreams {
 /// Runs until the job is over. Success says to the keeper that it is, however the job itself ended.
 pub fn run(directory: &JobDirectory, fds: InheritedFds) -> Result<()> {
     // Before any thread starts, so that all of them block these.
-    let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
+    let signals = Signals::catch(&system::OF_JOBS)?;
+    if std::env::var_os("SLURM_JOB_ID").is_some() {
+        system::outlive_notices();
+    }
     system::become_subreaper()?;
     system::outlive_full_files();
     // First of all, because nothing begins before it has answered, and it starts while we prepare the rest.
@@ -258,6 +261,10 @@ impl Agent {
         system::poll(&mut interests, timeout);
         let signals = self.wakeups.signals.take();
         for signal in signals.into_iter().filter(|signal| *signal != libc::SIGCHLD) {
+            if stop::asks_for_saves(signal) {
+                self.give_save_notices(&format!("{} to the agent", signal_name(signal)));
+                continue;
+            }
             self.ask_to_stop(&format!("{} to the agent", signal_name(signal)), signal, None);
         }
         while let Some(reaped) = system::reap() {

@@ -162,6 +162,10 @@ impl Agent {
                         continue;
                     }
                     let name = signal_name(i32::from(*signal));
+                    if asks_for_saves(i32::from(*signal)) {
+                        self.give_save_notices(&format!("{name} to the launcher"));
+                        continue;
+                    }
                     self.ask_to_stop(&format!("{name} to the launcher"), i32::from(*signal), None);
                     // Others may have asked before, also with the same signal: only the person's second one is another wish.
                     if std::mem::replace(&mut self.launcher.person_asked, true) {
@@ -205,6 +209,11 @@ impl Agent {
         let due_ms = now_ms() + grace_ms + STOP_SLACK_MS;
         self.ending.kill_ms = Some(self.ending.kill_ms.map_or(due_ms, |known| known.min(due_ms)));
     }
+}
+
+/// What schedulers send some time before they end a job, as Slurm does with `--signal`.
+pub(super) fn asks_for_saves(signal: i32) -> bool {
+    matches!(signal, libc::SIGUSR1 | libc::SIGUSR2)
 }
 
 /// What ranks get of a signal to us: the same, if a person has pressed its key; a terminal that is gone, a reader who left and a

@@ -287,10 +287,7 @@ impl JobHistory {
     /// What an entry adds. An entry about a gang that is not there adds nothing.
     pub fn fold(&mut self, entry: &Entry) {
         match entry {
-            Entry::Resumed { lives, reserved } => {
-                (self.stop, self.over, self.reserved) = (None, None, Some(*reserved));
-                self.gangs.iter_mut().for_each(|history| history.resume(*lives));
-            }
+            Entry::Resumed { lives, reserved } => self.resume(*lives, *reserved),
             Entry::Stop { stop } => self.stop = Some(stop.clone()),
             Entry::Over { phase, reason } => {
                 self.over = Some(*phase);
@@ -358,6 +355,12 @@ impl JobHistory {
                 });
             }
         }
+    }
+
+    /// The job was started again.
+    fn resume(&mut self, lives: u32, reserved: u32) {
+        (self.stop, self.over, self.reserved) = (None, None, Some(reserved));
+        self.gangs.iter_mut().for_each(|history| history.resume(lives));
     }
 
     fn with(&mut self, gang: usize, change: impl FnOnce(&mut GangHistory)) {

@@ -31,7 +31,7 @@ pub fn step_aside(
 }
 
 fn wait_for(keeper: i32) -> Result<i32> {
-    let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
+    let signals = Signals::catch(&system::OF_JOBS)?;
     loop {
         while let Some(reaped) = system::reap() {
             if reaped.pid == keeper {

@@ -41,7 +41,7 @@ pub fn run(directory: &JobDirectory, fds: InheritedFds) -> Result<i32> {
 }
 
 fn keep(directory: &JobDirectory, mut fds: InheritedFds) -> Result<i32> {
-    let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
+    let signals = Signals::catch(&system::OF_JOBS)?;
     system::become_subreaper()?;
     system::outlive_full_files();
     if !Mark::of(directory.path()).put() {

@@ -86,6 +86,8 @@ fn stay(directory: &JobDirectory, job: &Job) -> Result<i32> {
         libc::SIGPIPE,
         libc::SIGQUIT,
         libc::SIGWINCH,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
     ])?;
     let (launcher, ours) = system::pipe()?;
     let (out, out_writer) = system::pipe()?;
@@ -157,13 +159,18 @@ fn attend(
                 while let Some(reaped) = system::reap() {
                     gone |= reaped.pid == keeper;
                 }
-            } else if signal == libc::SIGWINCH || stop_signals.note() {
-                forced |= gone && signal != libc::SIGWINCH;
+            } else if ends_nothing(signal) || stop_signals.note() {
+                forced |= gone && !ends_nothing(signal);
                 let byte = u8::try_from(signal).unwrap_or(15);
                 let _ = launcher.write_all(&[byte]);
             }
         }
     }
+}
+
+/// A terminal of another size, and what a scheduler sends before it ends a job: a wish for checkpoints.
+fn ends_nothing(signal: i32) -> bool {
+    matches!(signal, libc::SIGWINCH | libc::SIGUSR1 | libc::SIGUSR2)
 }
 
 /// What the person wanted so far: an end, and then at once.

@@ -14,12 +14,15 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::error::{ProcessError, Result};
 
 /// Names of the signals that a person may meet.
-const NAMES: [(i32, &str); 13] = [
+const NAMES: [(i32, &str); 15] = [
+    (libc::SIGUSR1, "SIGUSR1"),
+    (libc::SIGUSR2, "SIGUSR2"),
     (libc::SIGHUP, "SIGHUP"),
     (libc::SIGINT, "SIGINT"),
     (libc::SIGQUIT, "SIGQUIT"),
@@ -111,8 +114,28 @@ pub fn begin_session() -> io::Result<()> {
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+        if SPARES_SESSIONS.load(Ordering::Relaxed) {
+            spare_this();
+        }
     }
     Ok(())
+}
+
+/// Sessions begin with the signals ignored that a scheduler sends some time before the end.
+static SPARES_SESSIONS: AtomicBool = AtomicBool::new(false);
+
+/// What a scheduler sends some time before it ends a job ends nobody here, nor in sessions that begin from now on: a scheduler may
+/// send it to all processes of a job, and the agent has words of its own for its workers. Programs may still catch it.
+pub fn outlive_notices() {
+    SPARES_SESSIONS.store(true, Ordering::Relaxed);
+}
+
+/// The same for this process and what it starts.
+pub fn spare_this() {
+    for signal in [libc::SIGUSR1, libc::SIGUSR2] {
+        // SAFETY: a plain call; a signal that is ignored runs nothing. Safe between fork and exec.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
 /// Two ends of a conversation. Both are closed by `exec`.
@@ -199,6 +222,10 @@ pub fn raise_file_limit() -> libc::rlimit {
 
 /// Signals as something to poll. They are blocked from then on, also in threads that start later.
 pub struct Signals(File);
+
+/// What those who supervise a job collect: children that ended, wishes for an end, and for checkpoints.
+pub const OF_JOBS: [i32; 6] =
+    [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
 
 /// Whether a signal of a person is ignored since before we began. A blocked signal would be collected all the same.
 fn stays_ignored(signal: i32) -> bool {

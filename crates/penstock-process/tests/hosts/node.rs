@@ -1,14 +1,15 @@
 //! One imagined host: its configuration, clock and disk, its coordinator and its agent.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use penstock_process::host::config::HostConfig;
 use penstock_process::host::{Host, LinkId, Membership};
 use penstock_process::job::Job;
 use penstock_process::vote::error::Result as VoteResult;
-use penstock_process::vote::state_keeper::StateKeeper;
+use penstock_process::vote::state_keeper::{StateAnswer, StateKeeper, StateTask};
 use penstock_process::vote::storage::{MemoryStorage, VoteStorage};
+use penstock_process::vote::tie_breaker::StateDirectory;
 
 use crate::clock::HostClock;
 use crate::network::Item;
@@ -96,4 +97,21 @@ pub(crate) struct Node {
     pub(crate) held: Vec<Item>,
     /// It was paused from outside, so it may believe in a lease that is over; until then.
     pub(crate) slept_until: u64,
+}
+
+impl Node {
+    /// Opens the state directory of the world, as a process that begins.
+    pub(crate) fn open_state(&mut self, place: Option<&Path>) {
+        self.keeper = place.map(|place| {
+            let directory = StateDirectory::create(place.to_str().expect("text")).expect("opens");
+            std::fs::write(directory.marker(self.config.host.0), "").expect("writes");
+            StateKeeper::new(directory, self.config.host.0, self.config.name.clone())
+        });
+    }
+
+    /// What comes of a task; nothing while the directory stalls.
+    pub(crate) fn do_in_state(&mut self, task: StateTask) -> Vec<StateAnswer> {
+        let keeper = self.keeper.as_mut().filter(|_| !self.stalled);
+        keeper.map(|keeper| keeper.handle(task)).unwrap_or_default()
+    }
 }

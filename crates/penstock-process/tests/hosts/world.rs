@@ -12,8 +12,7 @@ use penstock_process::host::messages::Question;
 use penstock_process::host::{Effect, Event, Given, Host, Membership};
 use penstock_process::lease::grant;
 use penstock_process::tree::host_list::{HostEntry, HostId, HostList};
-use penstock_process::vote::state_keeper::{StateKeeper, StateTask};
-use penstock_process::vote::tie_breaker::StateDirectory;
+use penstock_process::vote::state_keeper::StateTask;
 use serde_json::Value;
 
 use crate::chance::Chance;
@@ -175,11 +174,7 @@ impl World {
             votes: Box::new(move || Ok(disk.clone())),
         };
         node.start += 1;
-        node.keeper = self.plan.state.as_ref().map(|place| {
-            let directory = StateDirectory::create(place.to_str().expect("text")).expect("opens");
-            std::fs::write(directory.marker(node.config.host.0), "").expect("writes");
-            StateKeeper::new(directory, node.config.host.0, node.config.name.clone())
-        });
+        node.open_state(self.plan.state.as_deref());
         node.host = Some(Host::new(local_ms, given, node.kept.clone()));
         self.push(self.now_ms + 1, Item::Report(index as u32));
         self.give(index, Event::Tick);
@@ -316,9 +311,8 @@ impl World {
 
     /// What a host wants of its state directory, done at once and answered later.
     fn keep_state(&mut self, index: usize, task: StateTask) {
-        let (stalled, start) = (self.nodes[index].stalled, self.nodes[index].start);
-        let keeper = self.nodes[index].keeper.as_mut().filter(|_| !stalled);
-        for answer in keeper.map(|keeper| keeper.handle(task)).unwrap_or_default() {
+        let start = self.nodes[index].start;
+        for answer in self.nodes[index].do_in_state(task) {
             let at = self.now_ms + self.chance.between(1, 3 * self.plan.delay_ms.max(1));
             self.push(at, Item::State(index as u32, start, Box::new(answer)));
         }

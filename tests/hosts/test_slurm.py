@@ -1,0 +1,157 @@
+"""Real Slurm over three hosts: ``srun penstock run`` is one job, ``--signal`` is a notice, a requeue continues, hosts may be lost or cut."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from tests.hosts.job_of_hosts import KEY, until
+from tests.hosts.slurm_cluster import SlurmCluster, slurm_cluster
+
+PROGRAM = Path(__file__).with_name("slurm_program.py")
+HOSTS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    folder = tmp_path_factory.mktemp("slurm")
+    (folder / "key").write_text(f"{KEY}\n")
+    (folder / "key").chmod(0o600)
+    (folder / PROGRAM.name).write_text(PROGRAM.read_text())
+    with slurm_cluster(folder, HOSTS) as found:
+        # Compute hosts share a home; each has its own /tmp.
+        found.variables |= {
+            "PYTHONPATH": str(Path(penstock.__file__).parents[1]),
+            "PENSTOCK_HOME": str(folder / "home"),
+        }
+        (folder / "home").mkdir()
+        (folder / "key").rename(folder / "home/key")
+        yield found
+
+
+def _run(place: Path, part: str, *options: str) -> str:
+    """The command of a task."""
+    place.mkdir()
+    usual = ["--ranks", "1", "--lease", "3s", "--zygote", "never", "--backoff", "0s"]
+    words = [sys.executable, "-m", "penstock.cli.main", "run", *usual, *options]
+    return " ".join([*words, str(place.parent / PROGRAM.name), str(place), part])
+
+
+def _lives(place: Path) -> list[int]:
+    """The newest life of every rank."""
+    paths = [place / f"lives-{rank}" for rank in range(HOSTS)]
+    return [int(path.read_text().split()[-1]) if path.exists() else -1 for path in paths]
+
+
+def _await_life(cluster: SlurmCluster, place: Path, least: int, output: Path) -> int:
+    def together() -> bool:
+        lives = set(_lives(place))
+        return len(lives) == 1 and min(lives) >= least
+
+    until(together, lambda: f"{_lives(place)}\n{_said(output)}\n{cluster.said('squeue')}")
+    return _lives(place)[0]
+
+
+def _said(output: Path) -> str:
+    return output.read_text(errors="replace") if output.exists() else ""
+
+
+def _ended(cluster: SlurmCluster, job: str) -> bool:
+    return cluster.state(job).startswith(("COMPLET", "FAILED", "CANCEL")) or not cluster.state(job)
+
+
+def test_srun_starts_one_job_over_all_hosts_with_the_ranks_that_torch_expects(cluster: SlurmCluster) -> None:
+    """Goal: `srun penstock run` needs no option about hosts. Method: torch adds up ranks; variables of Slurm are made true of the rank."""
+    place = cluster.folder / "ranks"
+    command = _run(place, "ranks", "--ranks", "2")
+    done = cluster.controller.run(
+        *f"srun -N{HOSTS} --ntasks-per-node=1 {command}".split(), variables=cluster.variables
+    )
+    assert done.returncode == 0, done.stderr
+    facts = [json.loads((place / f"facts-{rank}.json").read_text()) for rank in range(2 * HOSTS)]
+    for rank, about in enumerate(facts):
+        assert about["sum"] == sum(range(2 * HOSTS))
+        assert (about["WORLD_SIZE"], about["SLURM_PROCID"]) == (str(2 * HOSTS), str(rank))
+        assert (about["GROUP_RANK"], about["LOCAL_RANK"]) == (str(rank // 2), str(rank % 2))
+        assert about["host"] == cluster.compute[rank // 2].name
+
+
+def test_a_signal_of_slurm_is_a_notice_to_save_with_the_time_that_is_left(cluster: SlurmCluster) -> None:
+    """Goal: --signal asks for a checkpoint and ends nothing. Method: Slurm itself sends it, some time before the limit of the job."""
+    place, output = cluster.folder / "signal", cluster.folder / "signal.log"
+    # Slurm 22.05 does not say when a job will end, later ones do.
+    end = "export SLURM_JOB_END_TIME=$(date -d $(squeue -h -j $SLURM_JOB_ID -o %e) +%s)"
+    script = f"{end}\nsrun --ntasks-per-node=1 {_run(place, 'wait')}"
+    with cluster.job(script, "--time=2", "--signal=USR1@118", output=output) as job:
+        _await_life(cluster, place, 0, output)
+        notices = [place / f"notice-{rank}" for rank in range(HOSTS)]
+        until(lambda: all(path.exists() for path in notices), lambda: _said(output))
+        for path in notices:
+            about = json.loads(path.read_text())
+            assert "SIGUSR1" in about["reason"]
+            assert 0 < about["left_s"] <= 120
+        assert _lives(place) == [0] * HOSTS
+        (place / "finish").touch()
+        until(lambda: _ended(cluster, job), lambda: cluster.state(job))
+        assert "error" not in _said(output), _said(output)
+
+
+def test_a_requeued_job_continues_its_lives_and_its_budget(cluster: SlurmCluster) -> None:
+    """Goal: a requeue is the same job. Method: a rank fails once, the job is requeued, and the second failure is one too many."""
+    place, output = cluster.folder / "requeue", cluster.folder / "requeue.log"
+    script = f"srun --ntasks-per-node=1 {_run(place, 'wait', '--restarts', '1')}"
+    with cluster.job(script, "--requeue", output=output) as job:
+        _await_life(cluster, place, 0, output)
+        (place / "fail-1-0").touch()
+        life = _await_life(cluster, place, 1, output)
+        cluster.said("scontrol", "requeue", job)
+        until(lambda: "PENDING" in cluster.state(job), lambda: cluster.state(job))
+
+        def started() -> bool:
+            # A requeued job waits two minutes, unless somebody says otherwise, and not before the old one is forgotten.
+            cluster.said("scontrol", "update", f"JobId={job}", "StartTime=now")
+            return "RUNNING" in cluster.state(job)
+
+        until(started, lambda: cluster.state(job))
+        again = _await_life(cluster, place, life + 1, output)
+        for rank in range(HOSTS):
+            (place / f"fail-{rank}-{again}").touch()
+        until(lambda: _ended(cluster, job), lambda: cluster.state(job))
+        assert "all 1 restarts are spent" in _said(output), _said(output)
+
+
+def test_a_host_that_is_cut_off_beyond_its_lease_takes_part_again_when_it_is_back(
+    cluster: SlurmCluster,
+) -> None:
+    """Goal: Slurm's word about a host is not waited for, and not needed. Method: the cable is pulled for longer than a lease."""
+    place, output = cluster.folder / "cut", cluster.folder / "cut.log"
+    script = f"srun --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 {_run(place, 'wait')}"
+    with cluster.job(script, "--no-kill", output=output) as job:
+        _await_life(cluster, place, 0, output)
+        lost = cluster.compute[2]
+        lost.cut()
+        until(lambda: not lost.pids(PROGRAM.name, "wait", "python"), lambda: str(lost.processes()), 10.0)
+        lost.join()
+        _await_life(cluster, place, 1, output)
+        (place / "finish").touch()
+        until(lambda: _ended(cluster, job), lambda: cluster.state(job))
+
+
+def test_a_host_that_is_lost_is_named_and_nothing_is_left_on_the_others(
+    cluster: SlurmCluster,
+) -> None:
+    """Goal: H6. Method: everything on a host is killed, slurmd too, and it does not come back in time."""
+    place, output = cluster.folder / "lost", cluster.folder / "lost.log"
+    command = _run(place, "wait", "--host-wait", "2s")
+    script = f"srun --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 {command}"
+    with cluster.job(script, "--no-kill", output=output):
+        _await_life(cluster, place, 0, output)
+        lost = cluster.compute[1]
+        lost.kill_all()
+        until(lambda: "the job waited 2 s for a host for host rank 1" in _said(output), lambda: _said(output))
+        cluster.start_slurmd(lost)
+    for host in cluster.compute:
+        until(lambda host=host: not host.pids(PROGRAM.name), lambda host=host: str(host.processes()))  # type: ignore[misc]
