@@ -142,7 +142,9 @@ def _frozen(job: JobOfHosts, host: int, life: int) -> int:
     asked = (host + 1) % HOSTS
     job.host(host).freeze()
     until(lambda: "expired" in job.states(asked), job.account, 2 * LEASE_S + 6.0)
+    frozen = set(job.rank_pids(host)[host])
     job.host(host).thaw()
+    until(lambda: not frozen & set(job.rank_pids(host)[host]), job.account, 2.0)
     _come_again(job, host)
     return job.await_life(life + 1)
 

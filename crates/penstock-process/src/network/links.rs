@@ -165,7 +165,7 @@ impl Network {
         self.epoll.as_raw_fd()
     }
 
-    /// Begins a link. `Opened` or `Closed` follows within [`Limits::handshake_ms`].
+    /// Begins a link. `Opened` or `Closed` follows within [`Limits::handshake_ms`] and [`Limits::dialled_ms`].
     pub fn dial(&mut self, to: SocketAddr, now_ms: u64) -> LinkId {
         let id = self.next_id();
         let begun = self.try_dial(id, to, now_ms);
@@ -302,10 +302,14 @@ impl Network {
 
     fn advance(&mut self, id: LinkId, now_ms: u64, events: &mut Vec<NetworkEvent>) {
         let Some(link) = self.links.get_mut(&id) else { return };
+        let was_connecting = link.stage == Stage::Connecting;
         let progress = link.advance(&mut self.scratch);
+        let is_at_door = was_connecting && link.stage == Stage::Handshake;
         self.totals.received_bytes += progress.received_bytes;
         self.totals.sent_bytes += progress.sent_bytes;
-        if progress.opened {
+        if is_at_door {
+            self.set_deadline(id, Some(now_ms + self.limits.dialled_ms));
+        } else if progress.opened {
             self.totals.opened += 1;
             let (dialled, peer) = (link.dialled, link.peer);
             events.push(NetworkEvent::Opened { link: id, dialled, peer });

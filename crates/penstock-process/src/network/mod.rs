@@ -27,8 +27,11 @@ pub use strangers::{Stranger, StrangerCounts};
 pub struct Limits {
     /// Accepted peers that have not proven the key.
     pub half_open_max: usize,
-    /// How long a peer may take to connect and to prove the key.
+    /// How long a peer may take to connect to us and to prove the key, and how long the kernel may take to connect us to one.
     pub handshake_ms: u64,
+    /// How long a peer that we dialled may take from then on. It may wait for a place at the other end's door: when a thousand hosts
+    /// join at once, whoever gives up soon is served in vain, and is back at the end of the queue.
+    pub dialled_ms: u64,
     /// What may wait for one slow peer.
     pub queue_bytes_max: usize,
     /// How long what is queued may take to leave after a link was closed.
@@ -42,6 +45,7 @@ impl Default for Limits {
         Self {
             half_open_max: 64,
             handshake_ms: 2000,
+            dialled_ms: 10_000,
             queue_bytes_max: 8 << 20,
             close_ms: 1000,
             links_max: 16_384,
