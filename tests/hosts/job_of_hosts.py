@@ -184,7 +184,7 @@ class JobOfHosts:
     def states(self, index: int) -> list[str]:
         """The states of all hosts, as one host knows."""
         rows = self.ask(index, "hosts")
-        return [host["state"] for host in rows[0].get("hosts", [])] if rows else []
+        return [host["state"] for host in rows[0].get("hosts") or []] if rows else []
 
     def finish(self) -> None:
         """Have all ranks end well."""

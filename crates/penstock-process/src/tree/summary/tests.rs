@@ -9,6 +9,7 @@ use crate::coordinator::hang::{Pulse, Signs};
 use crate::coordinator::messages::{GangReport, PreparedLife, Report, WorkerReport};
 use crate::job::Job;
 use crate::job::exit::Exit;
+use crate::job::policy::Scope;
 
 /// Ranks of each host.
 const RANKS: u32 = 3;
@@ -38,6 +39,18 @@ fn place(host_rank: u32, first_ranks: &[u32]) -> HostPlace<'_> {
 fn summary(host_rank: u32, gang: GangReport, stop: Option<Stop>) -> Summary {
     let report = Report { number: 3, machine: 0, now_ms: 10_000, stop, gangs: vec![gang], unkillable: 0 };
     Summary::of_report(&report, &job(), &place(host_rank, &[host_rank * RANKS]))
+}
+
+/// Of a host that also has a rank which restarts alone, and maybe processes that cannot be killed.
+fn mixed(host_rank: u32, gang: GangReport, stop: Option<Stop>) -> Summary {
+    let mut job = job();
+    let mut lone = job.roles[0].clone();
+    (lone.name, lone.ranks, lone.policy.restart) = ("lone".to_owned(), 1, Scope::One);
+    job.roles.push(lone);
+    let workers = gang.workers.first().cloned().into_iter().collect();
+    let (unkillable, gangs) = (gang.orphans / 2, vec![gang.clone(), GangReport { workers, ..gang }]);
+    let report = Report { number: 3, machine: 0, now_ms: 10_000, stop, gangs, unkillable };
+    Summary::of_report(&report, &job, &place(host_rank, &[host_rank * RANKS, host_rank]))
 }
 
 fn worker(rank: u32, code: Option<i32>, at_ms: u64, step: Option<u64>) -> WorkerReport {
@@ -109,7 +122,7 @@ fn any_stop() -> impl Strategy<Value = Option<Stop>> {
 
 fn summaries() -> impl Strategy<Value = Vec<Summary>> {
     proptest::collection::vec((any_gang(), any_stop()), 1..40).prop_map(|hosts| {
-        (0..).zip(hosts).map(|(host_rank, (gang, stop))| summary(host_rank, gang, stop)).collect()
+        (0..).zip(hosts).map(|(host_rank, (gang, stop))| mixed(host_rank, gang, stop)).collect()
     })
 }
 
@@ -144,6 +157,11 @@ proptest! {
         let failures: u64 = parts.iter().flat_map(|part| &part.gangs[0].lives).map(|life| life.failures.count()).sum();
         prop_assert_eq!(lives.iter().map(|life| life.failures.count()).sum::<u64>(), failures);
         prop_assert!(lives.iter().all(|life| life.failures.first.len() <= FAILURES_MAX));
+        let alone: Vec<u32> = left.alone[&1].keys().copied().collect();
+        prop_assert_eq!(alone, (0..parts.len() as u32).collect::<Vec<_>>(), "every rank that restarts alone is told apart");
+        let stuck: u64 = parts.iter().map(|part| part.stuck.count()).sum();
+        prop_assert_eq!(left.stuck.count(), stuck);
+        prop_assert!(left.quiet.ranges().iter().flat_map(Clone::clone).all(|rank| left.stuck.contains(rank)));
     }
 
     #[test]
