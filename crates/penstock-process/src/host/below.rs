@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::host::id_map::IdMap;
+use crate::host::links::id_map::IdMap;
 use crate::host::messages::Body;
 use crate::host::{Effect, Host};
 use crate::lease::grant;

@@ -1,9 +1,11 @@
 //! Links to other hosts: who is at the other end, and whom to dial when.
 
+pub(super) mod id_map;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::host::id_map::IdMap;
+use crate::host::links::id_map::IdMap;
 use crate::tree::host_list::HostId;
 
 /// Between two dials to the same place.

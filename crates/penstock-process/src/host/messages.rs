@@ -1,6 +1,8 @@
 //! What hosts of a job say to each other. Every message names the term, the leader and the version of the host list that its sender
 //! knows (P3, H1): whoever knows less learns from it, and whoever knows more answers with what it knows.
 
+pub mod list_news;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +10,7 @@ use serde_json::Value;
 
 use crate::coordinator::messages::Orders;
 use crate::host::config::Versions;
-use crate::host::list_news::ListNews;
+use crate::host::messages::list_news::ListNews;
 use crate::tree::host_list::{HostEntry, HostId};
 use crate::tree::summary::Summary;
 use crate::vote::message::VoteMessage;

@@ -1,5 +1,7 @@
 //! Questions about a whole job: to the leader, then down to all hosts that are heard, and the answers put together on the way back.
 
+pub(super) mod status;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};

@@ -18,7 +18,7 @@ use crate::coordinator::messages::{Orders, Over, Report};
 use crate::error::{ProcessError, Result};
 use crate::host::asker::Askers;
 use crate::host::config::{self, HostConfig};
-use crate::host::list_news::ListNews;
+use crate::host::messages::list_news::ListNews;
 use crate::host::messages::{Body, Message};
 use crate::host::{Effect, Event, Given, Host, LinkId, Membership};
 use crate::job::JobDirectory;

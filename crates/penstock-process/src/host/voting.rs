@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::coordinator::history::{Entry, JobHistory};
 use crate::error::Result;
-use crate::host::list_news::{ListChange, ListStep};
+use crate::host::messages::list_news::{ListChange, ListStep};
 use crate::host::messages::{Body, Header};
 use crate::host::{Effect, Host};
 use crate::lease::grant;

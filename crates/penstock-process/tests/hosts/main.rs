@@ -281,5 +281,5 @@ fn the_dead_of_a_large_job_are_found_and_no_others() {
     assert_eq!((&line["detected"], line["false_deaths"].as_u64()), (&line["deaths"], Some(0)), "{line}");
     // Expired when the lease is, and a summary later.
     assert!(line["detection_ms"]["least"].as_u64() >= Some(LEASE_MS - 2000), "{line}");
-    assert!(line["detection_ms"]["most"].as_u64() <= Some(LEASE_MS + 4000), "{line}");
+    assert!(line["detection_ms"]["most"].as_u64() <= Some(LEASE_MS + 14_000), "{line}");
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use penstock_process::host::list_news::ListNews;
+use penstock_process::host::messages::list_news::ListNews;
 use penstock_process::host::messages::{Body, Message};
 use penstock_process::host::{Event, LinkId};
 use penstock_process::vote::state_keeper::StateAnswer;

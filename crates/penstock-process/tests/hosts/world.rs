@@ -369,6 +369,7 @@ impl World {
 
     /// The time in which the longest lease has certainly ended.
     pub(crate) fn lease_over_ms(&self) -> u64 {
-        self.plan.lease_ms + grant::slack_ms(self.plan.lease_ms) * 3 + 2000
+        let lease_ms = self.plan.lease_ms;
+        lease_ms + grant::slack_ms(lease_ms) * 3 + 2 * grant::unheard_ms(lease_ms) + 4000
     }
 }

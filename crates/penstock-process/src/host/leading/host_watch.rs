@@ -11,7 +11,7 @@ use crate::host::{Effect, Host};
 use crate::job::Role;
 use crate::lease::grant;
 use crate::lease::host_state::{Fact, HostState};
-use crate::tree::host_list::HostId;
+use crate::tree::host_list::{HostId, ancestors};
 use crate::tree::summary::Summary;
 use crate::vote::Configuration;
 use crate::vote::error::NotLeader;
@@ -70,11 +70,27 @@ impl<S: VoteStorage> Host<S> {
         let ended = std::mem::take(&mut leading.ended);
         leading.look_ms = self.now_ms + self.heartbeat_ms();
         let told = goodbyes.keys().chain(ended.keys());
-        for rank in self.ranks_to_watch(leading, &merged, told) {
+        let ranks = self.ranks_to_watch(leading, &merged, told);
+        let heard = |rank: u32| Some(rank) == self.rank || merged.hosts.contains(rank);
+        let goes = |rank: &u32| {
+            leading.tracks.get(*rank as usize).is_some_and(|track| track.covered) && !heard(*rank)
+        };
+        let lenders: BTreeSet<u32> =
+            ranks.iter().copied().filter(|rank| goes(rank) && self.may_lend(*rank)).collect();
+        let lends_to_all = !lenders.is_disjoint(&self.lenders_to_all());
+        let above = |rank: u32| ancestors(rank, self.rank.unwrap_or(0), self.config.fanout);
+        let lent = |rank: u32| {
+            lends_to_all || (!lenders.is_empty() && above(rank).any(|host| lenders.contains(&host)))
+        };
+        let lag_ms = self.lender_lag_ms();
+        for rank in ranks {
             let Some(track) = leading.tracks.get_mut(rank as usize) else { continue };
-            let covered = Some(rank) == self.rank || merged.hosts.contains(rank);
+            let covered = heard(rank);
             if track.covered && !covered {
                 track.lost_ms = self.now_ms;
+                track.expires_ms = track.expires_ms.max(end_ms + slack_ms);
+            } else if !covered && lent(rank) {
+                // It may be with the other, which has a lease to give that we do not know of.
                 track.expires_ms = track.expires_ms.max(end_ms + slack_ms);
             }
             track.covered = covered;
@@ -90,7 +106,7 @@ impl<S: VoteStorage> Host<S> {
                 _ if covered && track.state == HostState::Unkillable => Fact::Freed,
                 _ if covered => Fact::Heard,
                 // Who has no lease to give may not know who else gives some.
-                _ if self.now_ms >= track.expires_ms && self.now_ms < end_ms => Fact::LeaseOver,
+                _ if self.now_ms >= track.expires_ms + lag_ms && self.now_ms < end_ms => Fact::LeaseOver,
                 _ if self.now_ms >= track.lost_ms + unheard_ms => Fact::Silent,
                 _ => {
                     leading.look_ms = leading.look_ms.min(track.lost_ms + unheard_ms);
@@ -98,7 +114,7 @@ impl<S: VoteStorage> Host<S> {
                 }
             };
             if !covered && !track.state.is_over() && self.now_ms < end_ms {
-                leading.look_ms = leading.look_ms.min(track.expires_ms.max(self.now_ms + 1));
+                leading.look_ms = leading.look_ms.min((track.expires_ms + lag_ms).max(self.now_ms + 1));
             }
             let Some(state) = track.state.after(fact) else {
                 if covered && track.state == HostState::Here {
@@ -133,6 +149,30 @@ impl<S: VoteStorage> Host<S> {
             }
             (track.state, track.since_ms) = (state, self.now_ms);
         }
+    }
+
+    /// Whether a host may give leases to others: it keeps the journal, or has children in the tree.
+    fn may_lend(&self, rank: u32) -> bool {
+        let list = &self.membership.list;
+        let votes = list.host(rank).is_some_and(|entry| list.voters.contains(&entry.id));
+        votes || u64::from(rank) * u64::from(self.config.fanout.max(1)) + 1 < u64::from(list.len())
+    }
+
+    /// Host ranks that any host may go to for a lease: voters, and what stands above them; all others lend below themselves only.
+    fn lenders_to_all(&self) -> BTreeSet<u32> {
+        let list = &self.membership.list;
+        let voters = || list.voters.iter().filter_map(|voter| list.rank_of(*voter));
+        let above = voters().flat_map(|rank| ancestors(rank, self.rank.unwrap_or(0), self.config.fanout));
+        voters().chain(above).chain([0]).collect()
+    }
+
+    /// Until it is noticed at the latest that a host which may give leases is lost: who is with it has a lease of it until then.
+    fn lender_lag_ms(&self) -> u64 {
+        let list = &self.membership.list;
+        let depth = ancestors(list.len().saturating_sub(1), 0, self.config.fanout).count() as u64;
+        let levels =
+            if list.voters.len() > 1 { depth.saturating_sub(1).max(1) } else { depth.saturating_sub(1) };
+        levels * grant::unheard_ms(self.config.lease_ms)
     }
 
     /// Host ranks that may not be both heard and here; of all others nothing is new.

@@ -31,6 +31,8 @@ pub struct HostStatus {
     pub orders: Option<(u64, u64, String)>,
     /// Who votes, where it does, and whether it takes part.
     pub votes: Option<(Option<Configuration>, bool)>,
+    /// Why it votes no more, where it should.
+    pub silent: Option<String>,
     /// Of the leader: hosts that are not as they should be, the first of them.
     pub unsettled: Option<Vec<(u32, HostState, bool)>>,
 }
@@ -49,6 +51,7 @@ impl<S: VoteStorage> Host<S> {
             parent: self.upward.parent().and_then(|parent| list.rank_of(parent)),
             orders: self.orders.as_ref().map(orders),
             votes: self.voter.as_ref().map(|voter| (voter.group.configuration(), voter.group.is_voting())),
+            silent: self.voter.as_ref().and_then(|voter| voter.group.failure().map(ToString::to_string)),
             unsettled: self.leading.as_ref().map(|leading| {
                 let mut hosts = leading.unsettled();
                 hosts.truncate(NAMED_MAX);

@@ -64,11 +64,11 @@ pub enum ListNews {
 
 /// The newest steps to the list that a host has.
 #[derive(Debug, Default)]
-pub(super) struct ListSteps(VecDeque<Arc<ListStep>>);
+pub(in crate::host) struct ListSteps(VecDeque<Arc<ListStep>>);
 
 impl ListSteps {
     /// One step more.
-    pub(super) fn add(&mut self, step: Arc<ListStep>) {
+    pub(in crate::host) fn add(&mut self, step: Arc<ListStep>) {
         if self.0.len() == STEPS_MAX {
             self.0.pop_front();
         }
@@ -76,7 +76,7 @@ impl ListSteps {
     }
 
     /// The list came whole, and nothing is known of its steps.
-    pub(super) fn forget(&mut self) {
+    pub(in crate::host) fn forget(&mut self) {
         self.0.clear();
     }
 
@@ -89,7 +89,7 @@ impl ListSteps {
 
 impl<S: VoteStorage> Host<S> {
     /// What a host has to be told about the list; nothing where it has it, or will.
-    pub(super) fn list_news(&mut self, to: HostId) -> Option<ListNews> {
+    pub(in crate::host) fn list_news(&mut self, to: HostId) -> Option<ListNews> {
         let stamp = self.membership.list.stamp();
         let link = self.links.to(to)?;
         let known = self.links.list_of(link);
@@ -102,20 +102,20 @@ impl<S: VoteStorage> Host<S> {
     }
 
     /// Tells a host what it does not know of the list.
-    pub(super) fn tell_list(&mut self, to: HostId) {
+    pub(in crate::host) fn tell_list(&mut self, to: HostId) {
         if let Some(news) = self.list_news(to) {
             self.say(to, Body::List(news));
         }
     }
 
     /// Tells a host who leads, and what it does not know of the list.
-    pub(super) fn tell_term(&mut self, to: HostId) {
+    pub(in crate::host) fn tell_term(&mut self, to: HostId) {
         let news = self.list_news(to).unwrap_or_else(|| ListNews::Steps(Vec::new()));
         self.say(to, Body::List(news));
     }
 
     /// Takes what is newer than the list that this host has.
-    pub(super) fn hear_list(&mut self, from: HostId, news: ListNews) {
+    pub(in crate::host) fn hear_list(&mut self, from: HostId, news: ListNews) {
         match news {
             ListNews::Whole(list) => {
                 if list.stamp() > self.membership.list.stamp() {
@@ -133,13 +133,13 @@ impl<S: VoteStorage> Host<S> {
     }
 
     /// Another host has no list that our steps follow.
-    pub(super) fn hear_lack(&mut self, from: HostId) {
+    pub(in crate::host) fn hear_lack(&mut self, from: HostId) {
         let whole = ListNews::Whole(Arc::clone(&self.membership.list));
         self.say(from, Body::List(whole));
     }
 
     /// Takes a step from the list that this host has; whether the step is behind it now.
-    pub(super) fn take_step(&mut self, step: Arc<ListStep>) -> bool {
+    pub(in crate::host) fn take_step(&mut self, step: Arc<ListStep>) -> bool {
         let stamp = self.membership.list.stamp();
         if step.before < stamp {
             return true;

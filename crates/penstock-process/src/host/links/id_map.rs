@@ -9,11 +9,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A map by numbers.
-pub(super) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+pub(in crate::host) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
 /// Hashes one number.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct IdHasher(u64);
+pub(in crate::host) struct IdHasher(u64);
 
 impl Hasher for IdHasher {
     fn finish(&self) -> u64 {
