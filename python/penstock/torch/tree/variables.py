@@ -103,9 +103,9 @@ class Variables:
     def carried(self) -> Carried:
         """What has changed since."""
         look, begun = self._look(), self._before
-        for (root, path), now in look.found.items() if begun is not None else ():
+        for (root, path), now in look.seen.items() if begun is not None else ():
             assert begun is not None
-            before = begun.found.get((root, path))
+            before = begun.seen.get((root, path))
             if before is None:
                 # A new variable is a step's own; what an object or a dict of the program gets later is not.
                 if now.standing is None or (root, path.rpartition(".")[0]) not in begun.owners:
@@ -165,7 +165,7 @@ class _Look:
     #: Identities of what the state has, and of what was looked at already.
     known: set[int]
     tensors: Callable[[], Iterable[torch.Tensor]]
-    found: dict[tuple[Any, str], _Seen] = field(default_factory=dict)
+    seen: dict[tuple[Any, str], _Seen] = field(default_factory=dict)
     #: Objects whose attributes were looked at.
     owners: set[tuple[Any, str]] = field(default_factory=set)
     _memory: set[int] | None = None
@@ -180,7 +180,7 @@ class _Look:
             return
         if value is None or isinstance(value, _NUMBERS):
             kept = value if isinstance(value, int | float) else None
-            self.found[root, path] = _Seen(standing_of(value), False, kept)
+            self.seen[root, path] = _Seen(standing_of(value), False, kept)
             return
         if id(value) in self.known or isinstance(value, _PASSED_OVER) or _is_of_penstock(value):
             return
@@ -188,7 +188,7 @@ class _Look:
             self._thing(root, path, value, depth)
         except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
             # Whatever an object answers that does not want to be looked at, training goes on.
-            self.found.pop((root, path), None)
+            self.seen.pop((root, path), None)
 
     def let_go(self) -> None:
         """Keep what was found out, and nothing of the program."""
@@ -203,9 +203,9 @@ class _Look:
         self._know(value)
         if isinstance(value, torch.Tensor):
             if not is_of_state:
-                self.found[root, path] = _Seen(standing_of(value), True)
+                self.seen[root, path] = _Seen(standing_of(value), True)
         elif isinstance(value, (*GENERATORS, np.ndarray)):
-            self.found[root, path] = _Seen(standing_of(value), True)
+            self.seen[root, path] = _Seen(standing_of(value), True)
         elif isinstance(value, CONTAINERS):
             self._container(root, path, value, depth)
         else:
@@ -240,7 +240,7 @@ class _Look:
             isinstance(member, (torch.Tensor, np.ndarray, *GENERATORS)) for member in _leaves(plain)
         )
         size = len(value)
-        self.found[root, path] = _Seen([size, standing_of(plain)], is_sure)
+        self.seen[root, path] = _Seen([size, standing_of(plain)], is_sure)
         for key, member in members:
             if not isinstance(member, (*_NUMBERS, torch.Tensor, np.ndarray, *CONTAINERS)):
                 self.at(root, f"{path}[{key!r}]", member, depth + 1)
@@ -266,7 +266,7 @@ class _Look:
         elif isinstance(value, GeneratorType):
             # One that has begun and has not ended is read from; how far it is nobody can tell.
             has_begun = value.gi_frame is not None and inspect.getgeneratorstate(value) != inspect.GEN_CREATED
-            self.found[root, path] = _Seen(object() if has_begun else "not begun", True)
+            self.seen[root, path] = _Seen(object() if has_begun else "not begun", True)
         elif isinstance(value, _NAMESPACES):
             self._attributes(root, path, value, depth)
         elif program.is_own_class(type(value)):
@@ -277,7 +277,7 @@ class _Look:
         elif isinstance(value, Iterator):
             # How far it is only some iterators say; one that was there before the loop is read in it.
             count = getattr(value, "_num_yielded", None)
-            self.found[root, path] = _Seen(object() if count is None else count, True)
+            self.seen[root, path] = _Seen(object() if count is None else count, True)
         elif hasattr(type(value), "state_dict") and hasattr(type(value), "load_state_dict"):
             self._attributes(root, path, value, depth)
 
