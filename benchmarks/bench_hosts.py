@@ -154,7 +154,7 @@ def _simulated(
         table.add(name, float("nan"), f"failed: {done.stderr.strip().splitlines()[-1:]}")
         return
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    took_s, used_bytes = float(seen["wall_s"]), float(seen["peak_bytes"])
+    took_s, used_bytes = float(seen["wall_s"]), float(seen["peak_mb"]) * (1 << 20)
     table.add(
         name,
         max(took_s / limit_s, used_bytes / limit_bytes),
