@@ -97,10 +97,11 @@ fn running(seed: u64, plan: Plan) -> World {
         world.run_until(world.now_ms + 100);
     }
     panic!(
-        "{} of {hosts} hosts run after {} ms\n{}",
+        "{} of {hosts} hosts run after {} ms\n{}\n{}",
         world.running().0,
         world.now_ms,
-        world.notes.join("\n")
+        world.notes.join("\n"),
+        world.words()
     );
 }
 
@@ -279,7 +280,7 @@ fn the_dead_of_a_large_job_are_found_and_no_others() {
     };
     let line = large.run();
     assert_eq!((&line["detected"], line["false_deaths"].as_u64()), (&line["deaths"], Some(0)), "{line}");
-    // Expired when the lease is, and a summary later.
+    // Expired when the lease is, and a summary later; where the leader is among the dead, the next one waits for leases that it may have given.
     assert!(line["detection_ms"]["least"].as_u64() >= Some(LEASE_MS - 2000), "{line}");
-    assert!(line["detection_ms"]["most"].as_u64() <= Some(LEASE_MS + 14_000), "{line}");
+    assert!(line["detection_ms"]["most"].as_u64() <= Some(LEASE_MS + 20_000), "{line}");
 }
