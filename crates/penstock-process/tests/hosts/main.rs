@@ -276,7 +276,7 @@ fn the_dead_of_a_large_job_are_found_and_no_others() {
     };
     let line = large.run();
     assert_eq!((&line["detected"], line["false_deaths"].as_u64()), (&line["deaths"], Some(0)), "{line}");
-    // Expired when the lease is, and a summary later.
+    // Expired when the lease is; a host that might have lent it another one, and is lost later, puts that off.
     assert!(line["detection_ms"]["least"].as_u64() >= Some(LEASE_MS - 2000), "{line}");
-    assert!(line["detection_ms"]["most"].as_u64() <= Some(LEASE_MS + 14_000), "{line}");
+    assert!(line["detection_ms"]["most"].as_u64() <= Some(2 * LEASE_MS), "{line}");
 }
