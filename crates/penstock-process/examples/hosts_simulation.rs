@@ -21,6 +21,7 @@ mod large;
 #[allow(dead_code)]
 #[path = "../tests/hosts/network.rs"]
 mod network;
+#[allow(dead_code)]
 #[path = "../tests/hosts/node.rs"]
 mod node;
 #[path = "../tests/hosts/queue.rs"]

@@ -280,7 +280,7 @@ fn the_dead_of_a_large_job_are_found_and_no_others() {
     };
     let line = large.run();
     assert_eq!((&line["detected"], line["false_deaths"].as_u64()), (&line["deaths"], Some(0)), "{line}");
-    // Expired when the lease is, and a summary later; where the leader is among the dead, the next one waits for leases that it may have given.
+    // Expired when the lease is; a host that might have lent it another one, and is lost later, puts that off.
     assert!(line["detection_ms"]["least"].as_u64() >= Some(LEASE_MS - 2000), "{line}");
-    assert!(line["detection_ms"]["most"].as_u64() <= Some(LEASE_MS + 20_000), "{line}");
+    assert!(line["detection_ms"]["most"].as_u64() <= Some(2 * LEASE_MS), "{line}");
 }

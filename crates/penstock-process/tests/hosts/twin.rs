@@ -71,6 +71,12 @@ impl Twin {
         (self.sticks, self.stuck, self.killing_since_ms) = (false, false, None);
     }
 
+    /// How it stands.
+    pub(crate) fn words(&self) -> String {
+        let Self { life, running, prepared, number, .. } = self;
+        format!("life {life:?} running {running} prepared {prepared:?} report {number}")
+    }
+
     /// Its lease ends later.
     pub(crate) fn renew(&mut self, lease_until_ms: u64) {
         self.lease_until_ms = self.lease_until_ms.max(Some(lease_until_ms));

@@ -345,7 +345,7 @@ impl World {
     pub(crate) fn words(&self) -> String {
         let line = |(index, node): (usize, &Node)| {
             let host = node.host.as_ref().map(|host| host.status());
-            format!("h{index}: life {:?} running {} {host:?}", node.twin.life, node.twin.running)
+            format!("h{index}: {} {host:?}", node.twin.words())
         };
         self.nodes.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
     }

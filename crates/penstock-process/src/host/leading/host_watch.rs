@@ -72,11 +72,7 @@ impl<S: VoteStorage> Host<S> {
         let told = goodbyes.keys().chain(ended.keys());
         let ranks = self.ranks_to_watch(leading, &merged, told);
         let heard = |rank: u32| Some(rank) == self.rank || merged.hosts.contains(rank);
-        let goes = |rank: &u32| {
-            leading.tracks.get(*rank as usize).is_some_and(|track| track.covered) && !heard(*rank)
-        };
-        let lenders: BTreeSet<u32> =
-            ranks.iter().copied().filter(|rank| goes(rank) && self.may_lend(*rank)).collect();
+        let lenders = self.lost_lenders(leading, &ranks, &merged.hosts);
         let lends_to_all = !lenders.is_disjoint(&self.lenders_to_all());
         let above = |rank: u32| ancestors(rank, self.rank.unwrap_or(0), self.config.fanout);
         let lent = |rank: u32| {
@@ -149,6 +145,15 @@ impl<S: VoteStorage> Host<S> {
             }
             (track.state, track.since_ms) = (state, self.now_ms);
         }
+    }
+
+    /// Hosts that are heard no more, and may have given leases to others until then.
+    fn lost_lenders(&self, leading: &Leading, ranks: &[u32], heard: &RankSet) -> BTreeSet<u32> {
+        let goes = |rank: &u32| {
+            let covered = leading.tracks.get(*rank as usize).is_some_and(|track| track.covered);
+            covered && Some(*rank) != self.rank && !heard.contains(*rank)
+        };
+        ranks.iter().copied().filter(|rank| goes(rank) && self.may_lend(*rank)).collect()
     }
 
     /// Whether a host may give leases to others: it keeps the journal, or has children in the tree.
