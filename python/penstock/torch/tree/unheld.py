@@ -17,14 +17,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.prune import BasePruningMethod
 from torch.optim import Optimizer
 
-from penstock.torch.tree.layout import is_dtensor
-from penstock.torch.tree.standing import (
+from penstock.torch.tree.contents import (
     MEMBERS_MAX,
     attributes_of,
     is_plain_object,
     may_be_state,
     standing_of,
 )
+from penstock.torch.tree.layout import is_dtensor
 
 _ADVICE = {
     "model": "make it a persistent buffer, or give the module get_extra_state and set_extra_state",

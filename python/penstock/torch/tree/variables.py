@@ -23,8 +23,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from penstock.torch.tree import program
-from penstock.torch.tree.layout import local_of
-from penstock.torch.tree.standing import (
+from penstock.torch.tree.contents import (
     CONTAINERS,
     GENERATORS,
     MEMBERS_MAX,
@@ -32,6 +31,7 @@ from penstock.torch.tree.standing import (
     is_plain_object,
     standing_of,
 )
+from penstock.torch.tree.layout import local_of
 
 _ADVICE = (
     "put it into extra={…} and read it from there in every step, or make it anew from the number of the step"
