@@ -1,5 +1,6 @@
-//! The coordinator's time as one host knows it: its own clock and an offset. The first leader's offset is 0, others learn theirs from
-//! grants, and a leader that takes over goes on with its own: so the time of a job never jumps, whoever leads.
+//! The coordinator's time as one host knows it: its own clock and an offset. The founder's offset is 0. Others hear its time with
+//! the list of hosts and then, better, with grants; a leader that takes over goes on with its own: so the time of a job never jumps,
+//! whoever leads.
 
 /// Half the round trip is how wrong an estimate may be. A better one replaces it; an old one counts for less and less.
 const AGE_PENALTY_PER_S: u64 = 1;
@@ -15,7 +16,7 @@ pub struct CoordinatorClock {
 }
 
 impl CoordinatorClock {
-    /// The clock of who leads the job first: its own.
+    /// The clock of who founds the job, or leads one that was not founded: its own.
     pub fn own() -> Self {
         Self { offset_ms: 0, known: Some((0, 0)) }
     }
@@ -23,6 +24,12 @@ impl CoordinatorClock {
     /// A clock that was known before, as of now.
     pub fn with_offset(offset_ms: i64, now_ms: u64) -> Self {
         Self { offset_ms, known: Some((KEPT_ERROR_MS, now_ms)) }
+    }
+
+    /// A clock that was told without a question, so nobody knows how long that took.
+    pub fn as_heard(coordinator_ms: u64, now_ms: u64) -> Self {
+        let [there_ms, here_ms] = [coordinator_ms, now_ms].map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+        Self::with_offset(there_ms - here_ms, now_ms)
     }
 
     /// The coordinator's time at a moment of this host.

@@ -276,7 +276,7 @@ impl<S: VoteStorage> Host<S> {
         };
         self.out.push(Effect::Note(format!("leads in term {term:x}")));
         if !self.clock.is_set() {
-            // Nobody has led before, wherever the hosts have met.
+            // Nobody has led before, and nobody has founded it.
             self.clock = CoordinatorClock::own();
             self.summarise_own();
         }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::host::clock::CoordinatorClock;
 use crate::host::messages::{Body, JoinRequest};
 use crate::host::{Effect, Host, LinkId};
 use crate::network::{OTHER_KEY, OTHER_PROTOCOL, SILENT};
@@ -301,6 +302,9 @@ impl<S: VoteStorage> Host<S> {
         }
         list.voters = list.elect_voters(&Default::default(), &[]);
         let list = Arc::new(list);
+        if !self.clock.is_set() {
+            self.clock = CoordinatorClock::own();
+        }
         self.out.push(Effect::Note(format!("founded with {} hosts", list.hosts.len())));
         self.take_list(Arc::clone(&list));
         others.into_iter().for_each(|host| self.tell_list(host));

@@ -24,6 +24,9 @@ pub struct Header {
     pub leader: Option<HostId>,
     /// The host list that the sender has; 0 before there is one.
     pub list: u64,
+    /// The coordinator's time, from who knows it, until somebody leads and tells it with grants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordinator_ms: Option<u64>,
 }
 
 /// One message.

@@ -311,6 +311,11 @@ impl<S: VoteStorage> Host<S> {
 
     /// Takes what a header knows better, and tells its sender what we do.
     fn learn(&mut self, header: Header, from: HostId) {
+        if let Some(coordinator_ms) = header.coordinator_ms.filter(|_| !self.clock.is_set()) {
+            // Whoever leads first goes on with the time of who founded the job.
+            self.clock = CoordinatorClock::as_heard(coordinator_ms, self.now_ms);
+            self.summarise_own();
+        }
         let known = &self.membership;
         let unknown_leader = header.term == known.term && known.leader.is_none() && header.leader.is_some();
         if header.term > known.term || unknown_leader {
@@ -342,7 +347,9 @@ impl<S: VoteStorage> Host<S> {
     /// What stands at the head of what we say.
     fn header(&self) -> Header {
         let Membership { term, leader, list, .. } = &self.membership;
-        Header { term: *term, leader: *leader, list: list.stamp() }
+        let tells_time = *term == 0 && self.clock.is_set();
+        let coordinator_ms = tells_time.then(|| self.clock.coordinator_ms(self.now_ms));
+        Header { term: *term, leader: *leader, list: list.stamp(), coordinator_ms }
     }
 
     /// Says something to a host, if there is a link to it.

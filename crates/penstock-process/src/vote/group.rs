@@ -6,6 +6,7 @@
 
 mod succession;
 
+use omnipaxos::ballot_leader_election::Ballot;
 use omnipaxos::messages::Message;
 use omnipaxos::messages::ballot_leader_election::{BLEMessage, HeartbeatMsg};
 use omnipaxos::messages::sequence_paxos::{PaxosMessage, PaxosMsg};
@@ -42,6 +43,8 @@ pub struct VoterGroup<S: VoteStorage> {
     told: usize,
     /// The term that is durable.
     term: u64,
+    /// With which promise it leads, and how many records it found in its log then.
+    inherited: Option<(Option<Ballot>, usize)>,
     failure: Option<VoteError>,
     ticks: u64,
     rivals: Rivals,
@@ -82,6 +85,7 @@ impl<S: VoteStorage> VoterGroup<S> {
             queue: Vec::new(),
             told: 0,
             term: 0,
+            inherited: None,
             failure: None,
             ticks: 0,
             rivals: Rivals::default(),
@@ -210,7 +214,12 @@ impl<S: VoteStorage> VoterGroup<S> {
     /// Whether this voter leads and knows all that was decided before. One that is cut off believes so until it hears
     /// of a higher term: what it proposes is not decided.
     pub fn is_leader(&self) -> bool {
-        self.failure.is_none() && self.engine.leads()
+        let knows_all = || {
+            let decided = self.ledger.lock().decided;
+            self.inherited.is_some_and(|(_, records)| decided >= records)
+        };
+        let leads = matches!(self.engine, Engine::Alone) || (self.engine.leads() && knows_all());
+        self.failure.is_none() && leads
     }
 
     /// The configuration that this voter is in, or on its way to.
@@ -247,6 +256,16 @@ impl<S: VoteStorage> VoterGroup<S> {
 
 /// The parts that nobody outside sees.
 impl<S: VoteStorage> VoterGroup<S> {
+    /// What earlier leaders have left undecided is decided before a new one may propose anything: it has not heard of that yet.
+    fn note_inheritance(&mut self) {
+        let ledger = self.ledger.lock();
+        match self.inherited {
+            _ if !self.engine.leads() => self.inherited = None,
+            Some((known, _)) if known == ledger.promise => {}
+            _ => self.inherited = Some((ledger.promise, ledger.log.len())),
+        }
+    }
+
     fn check_leads(&self) -> std::result::Result<(), NotLeader> {
         if self.failure.is_some() {
             return Err(NotLeader::Silent);
@@ -371,6 +390,7 @@ impl<S: VoteStorage> VoterGroup<S> {
             self.drain();
             self.begin(next, decided, Vec::new());
         }
+        self.note_inheritance();
     }
 
     fn begin(&mut self, configuration: Configuration, kept: usize, records: Vec<Record>) {

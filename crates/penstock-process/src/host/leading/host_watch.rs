@@ -12,6 +12,7 @@ use crate::job::Role;
 use crate::lease::grant;
 use crate::lease::host_state::{Fact, HostState};
 use crate::tree::host_list::{HostId, ancestors};
+use crate::tree::rank_set::RankSet;
 use crate::tree::summary::Summary;
 use crate::vote::Configuration;
 use crate::vote::error::NotLeader;
