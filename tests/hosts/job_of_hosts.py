@@ -1,6 +1,7 @@
 """A job over hosts made of namespaces: started as people start it, looked at from outside."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess

@@ -25,6 +25,9 @@ def ranks(folder: Path) -> int:
     names = ("RANK", "WORLD_SIZE", "GROUP_RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NODEID")
     facts = {**{name: os.environ[name] for name in names}, "sum": total.item(), "host": os.uname().nodename}
     (folder / f"facts-{os.environ['RANK']}.json").write_text(json.dumps(facts))
+    # Threads of torch that outlive the interpreter would abort a rank that ended well.
+    distributed.barrier()
+    distributed.destroy_process_group()
     return 0
 
 

@@ -43,7 +43,9 @@ def _run(place: Path, part: str, *options: str) -> str:
 def _lives(place: Path) -> list[int]:
     """The newest life of every rank."""
     paths = [place / f"lives-{rank}" for rank in range(HOSTS)]
-    return [int(path.read_text().split()[-1]) if path.exists() else -1 for path in paths]
+    # A file that was just made has no line yet.
+    lives = [path.read_text().split() if path.exists() else [] for path in paths]
+    return [int(life[-1]) if life else -1 for life in lives]
 
 
 def _await_life(cluster: SlurmCluster, place: Path, least: int, output: Path) -> int:
@@ -115,7 +117,7 @@ def test_a_requeued_job_continues_its_lives_and_its_budget(cluster: SlurmCluster
             cluster.said("scontrol", "update", f"JobId={job}", "StartTime=now")
             return "RUNNING" in cluster.state(job)
 
-        until(started, lambda: cluster.state(job))
+        until(started, lambda: f"{cluster.state(job)}\n{_said(output)}")
         again = _await_life(cluster, place, life + 1, output)
         for rank in range(HOSTS):
             (place / f"fail-{rank}-{again}").touch()
