@@ -26,6 +26,7 @@ mod network;
 mod node;
 #[path = "../tests/hosts/queue.rs"]
 mod queue;
+#[allow(dead_code)]
 #[path = "../tests/hosts/twin.rs"]
 mod twin;
 #[allow(dead_code)]

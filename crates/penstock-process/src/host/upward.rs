@@ -232,7 +232,9 @@ impl<S: VoteStorage> Host<S> {
         }
         // The newest are asked for most often, and whoever answers one answers no older one later.
         let place = self.upward.sent.iter().rposition(|(sent, _)| *sent == number);
-        let Some(sent_ms) = place.and_then(|place| self.upward.sent.drain(..=place).last()) else { return };
+        let Some(sent_ms) = place.and_then(|place| self.upward.sent.drain(..=place).next_back()) else {
+            return;
+        };
         self.upward.sent.push_front(sent_ms);
         let (_, sent_ms) = sent_ms;
         self.upward.granted_ms = self.now_ms;

@@ -191,13 +191,13 @@ impl World {
         }
         known.is_late = late;
         let last = known.last;
-        for end in 0..2 {
+        for (end, heard_ms) in (0..).zip(last) {
             let mut at = self.now_ms + delay_ms;
             if late {
                 // This end hears the rest, and may have another link to the same host before that.
-                at = (self.now_ms + self.chance.between(1, delay_ms.max(2))).max(last[end]);
+                at = (self.now_ms + self.chance.between(1, delay_ms.max(2))).max(heard_ms);
             }
-            self.push(at, Item::Close(wire, end as u8));
+            self.push(at, Item::Close(wire, end));
         }
     }
 

@@ -23,7 +23,7 @@ class OnDevice(NamedTuple):
     """Memory of a device, and the stream on which its owner works."""
 
     #: Gives the tensor; a weak reference where its owner is known to live as long as this is used.
-    found: Callable[[], torch.Tensor | None]
+    get: Callable[[], torch.Tensor | None]
     stream: torch.cuda.Stream
     address: int
     is_contiguous: bool
@@ -34,13 +34,13 @@ class OnDevice(NamedTuple):
         cls, tensor: torch.Tensor, stream: torch.cuda.Stream, owner: "ref[torch.Tensor] | None" = None
     ) -> "OnDevice":
         """Memory as a tensor shows it. With an owner, which is all of it, it is not kept alive."""
-        found = (lambda: tensor) if owner is None else owner
-        return cls(found, stream, tensor.data_ptr(), tensor.is_contiguous(), tensor.dtype)
+        get = (lambda: tensor) if owner is None else owner
+        return cls(get, stream, tensor.data_ptr(), tensor.is_contiguous(), tensor.dtype)
 
     @property
     def tensor(self) -> torch.Tensor:
         """The memory, without its history."""
-        tensor = self.found()
+        tensor = self.get()
         assert tensor is not None, "a save uses what is held while the program holds it too"
         return tensor.detach()
 

@@ -72,10 +72,11 @@ impl<S: VoteStorage> Host<S> {
         leading.look_ms = self.now_ms + self.heartbeat_ms();
         let told = goodbyes.keys().chain(ended.keys());
         let ranks = self.ranks_to_watch(leading, &merged, told);
-        let heard = |rank: u32| Some(rank) == self.rank || merged.hosts.contains(rank);
+        let (own, fanout) = (self.rank, self.config.fanout);
+        let heard = |rank: u32| Some(rank) == own || merged.hosts.contains(rank);
         let lenders = self.lost_lenders(leading, &ranks, &merged.hosts);
         let lends_to_all = !lenders.is_disjoint(&self.lenders_to_all());
-        let above = |rank: u32| ancestors(rank, self.rank.unwrap_or(0), self.config.fanout);
+        let above = |rank: u32| ancestors(rank, own.unwrap_or(0), fanout);
         let lent = |rank: u32| {
             lends_to_all || (!lenders.is_empty() && above(rank).any(|host| lenders.contains(&host)))
         };
@@ -119,33 +120,36 @@ impl<S: VoteStorage> Host<S> {
                 }
                 continue;
             };
-            self.out.push(Effect::Note(format!(
-                "host rank {rank} ({}): {:?} → {state:?}",
-                entry.name, track.state
-            )));
-            if state.is_free() && !track.state.is_free() {
-                let said = |by: &BTreeMap<HostId, String>| by.get(&entry.id).cloned().unwrap_or_default();
-                let what = match fact {
-                    Fact::Goodbye => format!("left: {}", said(&goodbyes)),
-                    Fact::SeenEnded => format!("is gone: {}", said(&ended)),
-                    Fact::Stuck => "has processes that cannot be killed".to_owned(),
-                    _ => {
-                        let silent_s = (self.now_ms - track.lost_ms).div_ceil(1000);
-                        format!("was not heard for {silent_s} s, and its lease expired")
-                    }
-                };
-                let at_ms = self.clock.coordinator_ms(self.now_ms);
-                // Of a host that is heard nobody else fails before it does.
-                let lost_ms = if track.covered { self.now_ms } else { track.lost_ms };
-                let heard_ms = self.clock.coordinator_ms(lost_ms);
-                let loss = HostLoss { host_rank: rank, name: entry.name.clone(), what, heard_ms, at_ms };
-                leading.losses.insert(rank, loss);
-            } else if track.state.is_free() && !state.is_free() {
-                leading.filled_ms = self.clock.coordinator_ms(self.now_ms);
-                Arc::make_mut(&mut leading.filled).insert(rank, leading.filled_ms);
-            }
-            (track.state, track.since_ms) = (state, self.now_ms);
+            let said = |by: &BTreeMap<HostId, String>| by.get(&entry.id).cloned().unwrap_or_default();
+            let why = match fact {
+                Fact::Goodbye => format!("left: {}", said(&goodbyes)),
+                Fact::SeenEnded => format!("is gone: {}", said(&ended)),
+                Fact::Stuck => "has processes that cannot be killed".to_owned(),
+                _ => {
+                    let silent_s = (self.now_ms - track.lost_ms).div_ceil(1000);
+                    format!("was not heard for {silent_s} s, and its lease expired")
+                }
+            };
+            self.enter_state(leading, rank, state, why);
         }
+    }
+
+    /// A host is in another state from now on, which may free its host rank or fill it again.
+    fn enter_state(&mut self, leading: &mut Leading, rank: u32, state: HostState, why: String) {
+        let name = self.membership.list.host(rank).map(|entry| entry.name.clone()).unwrap_or_default();
+        let Some(track) = leading.tracks.get_mut(rank as usize) else { return };
+        self.out.push(Effect::Note(format!("host rank {rank} ({name}): {:?} → {state:?}", track.state)));
+        let at_ms = self.clock.coordinator_ms(self.now_ms);
+        if state.is_free() && !track.state.is_free() {
+            // Of a host that is heard nobody else fails before it does.
+            let lost_ms = if track.covered { self.now_ms } else { track.lost_ms };
+            let heard_ms = self.clock.coordinator_ms(lost_ms);
+            leading.losses.insert(rank, HostLoss { host_rank: rank, name, what: why, heard_ms, at_ms });
+        } else if track.state.is_free() && !state.is_free() {
+            leading.filled_ms = at_ms;
+            Arc::make_mut(&mut leading.filled).insert(rank, at_ms);
+        }
+        (track.state, track.since_ms) = (state, self.now_ms);
     }
 
     /// Hosts that are heard no more, and may have given leases to others until then.

@@ -47,7 +47,7 @@ impl<S: VoteStorage> Host<S> {
             rank: self.rank,
             term: self.membership.term,
             list: list.stamp(),
-            lease_ms: self.lease_end_ms.map(|end_ms| end_ms.wrapping_sub(self.now_ms).cast_signed()),
+            lease_ms: self.lease_end_ms.map(|end_ms| end_ms.wrapping_sub(self.now_ms) as i64),
             parent: self.upward.parent().and_then(|parent| list.rank_of(parent)),
             orders: self.orders.as_ref().map(orders),
             votes: self.voter.as_ref().map(|voter| (voter.group.configuration(), voter.group.is_voting())),
