@@ -1,4 +1,4 @@
-"""A person at a terminal: a real one, with `penstock run` on it, and what stands on it at any moment."""
+"""A person at a terminal: a real one, with a command of `penstock` on it, and what stands on it at any moment."""
 
 import fcntl
 import os
@@ -61,17 +61,19 @@ class Paper:
 
 
 class Person:
-    """Runs a job in the foreground of a terminal and looks at it."""
+    """Runs a job in the foreground of a terminal and looks at it; or another command, on jobs that are there."""
 
-    def __init__(self, home: Path, *words: str, rows: int = 24, columns: int = 80) -> None:
+    def __init__(
+        self, home: Path, *words: str, command: str = "run", rows: int = 24, columns: int = 80
+    ) -> None:
         self._ours, theirs = os.openpty()
         self.resize(rows, columns)
         self.written = b""
         marks = home / "marks"
-        marks.mkdir(parents=True)
+        marks.mkdir(parents=True, exist_ok=True)
         variables = {**os.environ, "PENSTOCK_HOME": str(home), "MARKS": str(marks), "NO_COLOR": "1"}
         launcher = subprocess.Popen(
-            [*PENSTOCK, "run", *words],
+            [*PENSTOCK, command, *words],
             env=variables,
             stdin=theirs,
             stdout=theirs,
@@ -101,6 +103,13 @@ class Person:
         until = time.monotonic() + PATIENCE_S
         while (seen := self.lines()) != expected:
             assert time.monotonic() < until, f"on the terminal: {seen}, not {expected}"
+            self._read(0.05)
+
+    def wait_words(self, words: str) -> None:
+        """Look until they stand there."""
+        until = time.monotonic() + PATIENCE_S
+        while not any(words in line for line in self.lines()):
+            assert time.monotonic() < until, f"on the terminal: {self.lines()}, without {words!r}"
             self._read(0.05)
 
     def wait_end(self) -> int:

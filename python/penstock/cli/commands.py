@@ -48,6 +48,11 @@ COMMANDS = (
         "penstock.cli.job.logs:app",
     ),
     Command(
+        "attach",
+        "Bring a job into the foreground: a screen of what it printed, then its output as it comes.",
+        "penstock.cli.run.attach:app",
+    ),
+    Command(
         "save",
         "Ask the ranks of a job for a checkpoint now; they save after the step that they are in, and go on.",
         "penstock.cli.job.save:app",

@@ -1,0 +1,208 @@
+"""``penstock attach``: a job that runs elsewhere on this host comes back into the foreground.
+
+Whoever attaches reads: the job depends on no attachment, so a terminal that closes, a connection that breaks and a second person who attaches
+change nothing. Only an answer to the question that Ctrl-C asks stops the job.
+"""
+
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from penstock.cli.job.choice import job_here
+from penstock.cli.job.log_lines import Display, is_colourful, labels
+from penstock.cli.output import Json, command_app, say
+from penstock.errors import JobSilent, UsageError
+from penstock.process.job.catalogue import FINAL, Job
+from penstock.process.job.control import stop as ask_to_stop
+from penstock.process.logs.chronology import Dated, in_order
+from penstock.process.logs.reader import STREAMS, Gap, Piece, Reader, last_lines_place, segments, workers
+
+LOOK_S = 0.05
+LOOK_MAX_S = 0.4
+#: After this time a job that has no state yet will not get one.
+START_PATIENCE_S = 60.0
+#: Somebody who is asked and does not answer has left the terminal; the job goes on, and so does its output.
+ANSWER_PATIENCE_S = 60.0
+#: Where nobody says how many lines a screen has.
+SCREEN_LINES = 24
+TAIL_MAX = 1_000_000
+OVER = (*FINAL, "lost")
+
+app = command_app(
+    "attach",
+    "Bring a job into the foreground: a screen of what it printed, then its output as it comes.",
+    examples=(
+        "  penstock attach train-3f2a\n"
+        "  penstock attach train-3f2a --tail 1000\n"
+        "  penstock attach train-3f2a --tail 0 --json | jq -r .text"
+    ),
+)
+
+
+@dataclass
+class Interrupts:
+    """Ctrl-C, counted: the loop asks what is meant, and a second one while it asks means to detach."""
+
+    count: int = 0
+    _seen: int = field(default=0, repr=False)
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """The handler of the signal."""
+        self.count += 1
+
+    def take(self) -> bool:
+        """Whether there was one since the last look."""
+        seen, self._seen = self._seen, self.count
+        return self.count > seen
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """For as long as the job is in the foreground."""
+        before = signal.signal(signal.SIGINT, self.note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+@app.default
+def attach(
+    job: str,
+    *,
+    tail: Annotated[
+        int | None, Parameter(help="Lines from before to show first (default: a screen; 0: none).")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """End with the job, and with its exit code. Ctrl-C asks whether to detach or to stop the job; in a pipe it detaches.
+
+    Parameters
+    ----------
+    job
+        Name of the job, or how it begins.
+    """
+    if tail is not None and not 0 <= tail <= TAIL_MAX:
+        raise UsageError(f"--tail must be a number of lines from 0 to {TAIL_MAX}, got {tail}")
+    handle = job_here(job, "attach")
+    display = Display(prefixes=labels(workers(handle), colour=is_colourful()), pattern=None, json=json)
+    lines = shutil.get_terminal_size((80, SCREEN_LINES)).lines - 1 if tail is None else tail
+    reader = _reader(handle, lines)
+    interrupts = Interrupts()
+    with interrupts.noted():
+        _show_screen(handle, reader, display, lines)
+        is_over = _follow(handle, reader, display, interrupts)
+    if not is_over:
+        say(f"detached; {handle.id} goes on. `penstock attach {handle.id}` comes back to it")
+        return 0 if sys.stdin.isatty() else 128 + signal.SIGINT
+    return _ended(handle)
+
+
+def _reader(job: Job, lines: int) -> Reader:
+    """At the last lines of every log; which of them are among the last of all is seen when they are read."""
+    there = segments(job)
+    everybody = workers(job)
+    places = {
+        (worker, stream): last_lines_place(there.get(f"{worker.name}.{stream}", []), lines)
+        for worker in everybody
+        for stream in STREAMS
+    }
+    return Reader(job, everybody, STREAMS, places=places)
+
+
+def _show_screen(job: Job, reader: Reader, display: Display, lines: int) -> None:
+    """The last lines of all workers together, by time."""
+    newest: deque[Dated] = deque(maxlen=lines)
+    for dated in in_order(job, reader):
+        newest.extend(_lines(dated))
+    for dated in newest:
+        display.show(dated)
+    sys.stdout.flush()
+
+
+def _lines(dated: Dated) -> Iterator[Dated]:
+    """The lines of a part, each by itself."""
+    part = dated.part
+    if isinstance(part, Gap):
+        yield dated
+        return
+    offset = part.offset
+    for line in part.content.splitlines(keepends=True):
+        yield Dated(dated.at_ms, Piece(part.worker, part.stream, offset, line))
+        offset += len(line)
+
+
+def _follow(job: Job, reader: Reader, display: Display, interrupts: Interrupts) -> bool:
+    """Show what comes, until the job is over; not if the person detached before."""
+    pause_s, is_stopping = LOOK_S, False
+    while True:
+        is_over = _is_over(job)
+        count = _show_new(job, reader, display, whole_lines=not is_over)
+        if is_over:
+            return True
+        if interrupts.take():
+            answer = _ask(job, interrupts, is_stopping=is_stopping)
+            if answer == "detach":
+                return False
+            if answer == "stop":
+                is_stopping = True
+                ask_to_stop(job)
+            else:
+                say("output continues")
+        pause_s = LOOK_S if count else min(2 * pause_s, LOOK_MAX_S)
+        time.sleep(pause_s)
+
+
+def _show_new(job: Job, reader: Reader, display: Display, *, whole_lines: bool) -> int:
+    count = 0
+    for dated in in_order(job, reader, whole_lines=whole_lines):
+        display.show(dated)
+        count += 1
+    sys.stdout.flush()
+    return count
+
+
+def _is_over(job: Job) -> bool:
+    phase = job.phase()
+    if phase == "starting":
+        age_s = time.time() - (job.directory / "job.json").stat().st_mtime
+        if age_s > START_PATIENCE_S:
+            raise JobSilent(job=job.id, reason=f"it was asked for {age_s:.0f} s ago and never started")
+    return phase in OVER
+
+
+def _ask(job: Job, interrupts: Interrupts, *, is_stopping: bool) -> str:
+    """What Ctrl-C means: ``detach``, ``stop`` or ``continue``. In a pipe there is nobody to ask."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return "detach"
+    state = "it is stopping already" if is_stopping else "s stops the job"
+    sys.stderr.write(f"\n{job.id}: d detaches, {state}, c continues [d] ")
+    sys.stderr.flush()
+    until = time.monotonic() + ANSWER_PATIENCE_S
+    while time.monotonic() < until:
+        if interrupts.take():
+            sys.stderr.write("\n")
+            return "detach"
+        if select.select([sys.stdin], [], [], LOOK_MAX_S)[0]:
+            word = os.read(sys.stdin.fileno(), 64).decode(errors="replace").strip().lower()
+            return {"s": "stop", "stop": "stop", "c": "continue", "continue": "continue"}.get(word, "detach")
+    sys.stderr.write("no answer; ")
+    return "continue"
+
+
+def _ended(job: Job) -> int:
+    """Say how it ended; its exit code."""
+    state = job.state()
+    say(f"{job.id}: {job.phase()}: {job.reason()}")
+    code = None if state is None else state.exit_code
+    return 1 if code is None else code
