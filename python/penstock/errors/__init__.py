@@ -109,6 +109,7 @@
     │   ├── SilentCorruption     a step that was executed again gave other bits
     │   ├── RollbackImpossible   no checkpoint is left from before the steps to leave out
     │   ├── RunUnpinned          something that decides bits was left open
+    │   ├── WorldSizeUnfit       the job may go on with a number of ranks that cannot share the batches
     │   ├── RepetitionImpossible steps cannot be executed again, for want of something
     │   ├── RepetitionFailed     steps were to be executed again, and the program failed
     │   └── NotEqual             two executions of the same steps have other bits
@@ -247,6 +248,7 @@ from penstock.errors.run import (
     RunUnwritable,
     SilentCorruption,
     TimelineInvalid,
+    WorldSizeUnfit,
 )
 from penstock.errors.service import (
     ServiceBusy,
@@ -430,4 +432,5 @@ __all__ = [
     "TreeMismatch",
     "TreeSpoiled",
     "UsageError",
+    "WorldSizeUnfit",
 ]

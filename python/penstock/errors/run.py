@@ -104,6 +104,18 @@ class RollbackImpossible(RunError):
         )
 
 
+class WorldSizeUnfit(RunError):
+    """The launcher may go on with a number of ranks that cannot train the batches of this run."""
+
+    def __init__(self, *, size: int, reason: str, fitting: tuple[int, ...]) -> None:
+        self.size, self.reason, self.fitting = size, reason, fitting
+        fit = f"; of the sizes of this job, {', '.join(map(str, fitting))} fit" if fitting else ""
+        self.hint = (
+            f"choose a batch that every size divides, or name the numbers of hosts that fit with --sizes{fit}"
+        )
+        super().__init__(f"the job may go on with {size} ranks, and {reason}")
+
+
 class RunUnpinned(RunError):
     """Something that decides bits was left open, so equal bits can neither be expected nor proved."""
 

@@ -8,6 +8,9 @@ from typing import Any
 from penstock.errors import UsageError
 from penstock.state.ranks.launcher import launch_of, place_of
 
+#: Numbers of ranks that the launcher may go on with, separated by commas.
+SIZES = "PENSTOCK_WORLD_SIZES"
+
 
 @dataclass(frozen=True, slots=True)
 class Gang:
@@ -21,6 +24,8 @@ class Gang:
     life: int = 0
     #: Where `penstock run` keeps what it notes about the job; empty with another launcher.
     job_directory: str = ""
+    #: How many ranks a later life of the job may have, where hosts may be lost for good; empty where their number is fixed.
+    sizes: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As the journal has it. What supervised the run is found by it, also by people whose own home is another."""
@@ -33,8 +38,15 @@ def gang_of(environment: Mapping[str, str] = os.environ) -> Gang:
     place, launch = place_of(environment), launch_of(environment)
     if launch is None:
         return Gang(place.rank, place.ranks)
-    directory = environment.get("PENSTOCK_JOB_DIRECTORY", "") if launch.launcher == "penstock" else ""
-    return Gang(place.rank, place.ranks, launch.launcher, launch.job, launch.life, directory)
+    ours = launch.launcher == "penstock"
+    directory = environment.get("PENSTOCK_JOB_DIRECTORY", "") if ours else ""
+    sizes = _sizes(environment.get(SIZES, "")) if ours else ()
+    return Gang(place.rank, place.ranks, launch.launcher, launch.job, launch.life, directory, sizes)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """The launcher's list. What is no number comes from elsewhere and says nothing."""
+    return tuple(sorted({int(size) for size in text.split(",") if size.strip().isdecimal()} - {0}))
 
 
 def check(gang: Gang, ranks: int) -> None:

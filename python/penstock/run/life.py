@@ -35,7 +35,7 @@ from penstock.run.scalars import scalar
 from penstock.run.settings import Settings
 from penstock.run.start.feed_source import feed_at
 from penstock.run.start.past import CURSOR, WINDOW, Past
-from penstock.run.start.refusals import refuse_seed, refuse_short_memory, refuse_stopped
+from penstock.run.start.refusals import refuse_seed, refuse_short_memory, refuse_sizes, refuse_stopped
 from penstock.run.start.run_place import life_token
 from penstock.run.start.shared_facts import shared_decisions, shared_skips
 from penstock.run.start.upkeep import keep_of
@@ -127,6 +127,7 @@ class Life:
             # A repetition is compared, and names it.
             refuse_seed(self.settings, before)
             refuse_short_memory(self.settings.policy, self._checkpoints.keep)
+            refuse_sizes(self.settings.recipe, self.lane, self.settings.gang)
         if self.is_first:
             directory.describe(telling.about(self.settings, self._checkpoints))
             directory.keep_recipe(self.settings.recipe)

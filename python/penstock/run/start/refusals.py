@@ -1,7 +1,8 @@
 """Starts that are refused, because what follows would be another run, or one that a decision has ended."""
 
-from penstock.data import Skips
-from penstock.errors import RunStopped, UsageError
+from penstock.data import Lane, Recipe, Skips
+from penstock.errors import RunStopped, UsageError, WorldSizeUnfit
+from penstock.run.gang import Gang
 from penstock.run.policies import Policy
 from penstock.run.settings import Settings
 from penstock.run.start.decisions import Decisions
@@ -27,6 +28,23 @@ def refuse_short_memory(policy: Policy, keep: Keep | None) -> None:
         f"one every {policy.save_every} steps",
         hint=f"keep=Keep(last={needed}) or more, or a smaller `back`",
     )
+
+
+def refuse_sizes(recipe: Recipe, lane: Lane, gang: Gang) -> None:
+    """A number of ranks that cannot share a batch is refused now, not in the night in which a host is lost (L1)."""
+    ranks_per_lane = max(1, gang.ranks // lane.of)
+    for size in gang.sizes:
+        lanes = size // ranks_per_lane
+        if size % ranks_per_lane:
+            raise WorldSizeUnfit(
+                size=size, reason=f"each of its lanes is read by {ranks_per_lane} ranks", fitting=()
+            )
+        for step, rows in recipe.batch_schedule:
+            if rows % lanes:
+                fitting = tuple(one for one in gang.sizes if not rows % max(1, one // ranks_per_lane))
+                where = f"of {rows} rows" if step == 0 else f"of {rows} rows, from step {step} on,"
+                reason = f"a batch {where} cannot be dealt to {lanes} lanes"
+                raise WorldSizeUnfit(size=size, reason=reason, fitting=fitting)
 
 
 def refuse_stopped(settings: Settings, skips: Skips, before: Decisions) -> None:
