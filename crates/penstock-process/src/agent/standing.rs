@@ -132,6 +132,10 @@ impl HostLife<'_> {
             ("GROUP_WORLD_SIZE", standing.hosts.to_string()),
             ("MASTER_ADDR", address),
         ];
+        if rank.role == 0 && !standing.sizes.is_empty() {
+            let sizes: Vec<String> = standing.sizes.iter().map(u32::to_string).collect();
+            found.push(("PENSTOCK_WORLD_SIZES", sizes.join(",")));
+        }
         let mut unless_set = |name: &'static str, value: Option<String>| {
             found.extend(value.filter(|_| !is_set(name)).map(|value| (name, value)));
         };
@@ -231,6 +235,7 @@ mod tests {
             hosts: 4,
             first_ranks: vec![16, 4],
             worlds: vec![32, 8],
+            sizes: vec![24, 32],
             address: "127.0.0.1".to_owned(),
             interface: None,
         }

@@ -211,14 +211,17 @@ pub struct Over {
 /// What a life means for one host of many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
-    /// The host's number, from 0.
+    /// The host's number among those that the gang has, from 0.
     pub host_rank: u32,
-    /// How many hosts the job has.
+    /// How many hosts the gang has.
     pub hosts: u32,
     /// The rank of the host's first worker, for each role.
     pub first_ranks: Vec<u32>,
     /// How many ranks each role has on all hosts.
     pub worlds: Vec<u32>,
+    /// How many ranks the first role may have in another life, where hosts may be lost for good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<u32>,
     /// Where other hosts reach this one.
     pub address: String,
     /// The network interface that was asked for.

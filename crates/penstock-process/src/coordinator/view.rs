@@ -3,7 +3,7 @@
 //! [`JobView::of_report`] is everything that one agent knows. [`JobView::of_summary`] is what the hosts of a job say together, with what is
 //! known about the hosts themselves. Silence is not death (H3): ranks of a host that is unheard count as running.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -47,8 +47,16 @@ pub struct HostFacts {
     pub ranks: Arc<Vec<Vec<u32>>>,
     /// Hosts that were lost and whose host rank is still free.
     pub losses: Vec<HostLoss>,
-    /// Host ranks that no host has.
+    /// Host ranks that no host has and that the gang does not go without.
     pub unfilled: Vec<u32>,
+    /// Host ranks that it goes without.
+    pub resting: Arc<BTreeSet<u32>>,
+    /// When that changed last: a life that was ordered before has another size.
+    pub resized_ms: u64,
+    /// Hosts that are missing are waited for no longer, because the job may go on with fewer.
+    pub shrinks: bool,
+    /// The next life is about to have another size.
+    pub resizes: bool,
     /// When a host rank was last filled.
     pub filled_ms: u64,
     /// When the oldest of the unfilled became free, or nothing.
@@ -72,6 +80,10 @@ impl HostFacts {
     /// What concerns one host rank, for a gang that has its rank there.
     pub fn of_one(&self, host_rank: u32) -> Self {
         Self {
+            resting: Arc::clone(&self.resting),
+            resized_ms: self.resized_ms,
+            shrinks: false,
+            resizes: false,
             names: Arc::clone(&self.names),
             ranks: Arc::clone(&self.ranks),
             losses: self.losses.iter().filter(|loss| loss.host_rank == host_rank).cloned().collect(),
@@ -90,8 +102,11 @@ impl HostFacts {
         let ready = |host_rank: &u32| prepared.is_some_and(|prepared| prepared.hosts.contains(*host_rank));
         match (self.only, prepared) {
             (Some(only), _) => Some(only).filter(|only| !ready(only)).into_iter().collect(),
-            (None, Some(prepared)) => prepared.hosts.missing(self.hosts(), most),
-            (None, None) => (0..self.hosts()).take(most).collect(),
+            (None, Some(prepared)) => {
+                let missing = prepared.hosts.missing(self.hosts(), most.saturating_add(self.resting.len()));
+                missing.into_iter().filter(|host_rank| !self.resting.contains(host_rank)).take(most).collect()
+            }
+            (None, None) => self.active().into_iter().flatten().take(most).collect(),
         }
     }
 
@@ -99,8 +114,17 @@ impl HostFacts {
     pub fn is_prepared(&self, prepared: Option<&Prepared>) -> bool {
         match self.only {
             Some(_) => self.unprepared(prepared, 1).is_empty(),
-            None => prepared.is_some_and(|prepared| prepared.hosts.count() >= u64::from(self.hosts())),
+            None => prepared.is_some_and(|prepared| {
+                let resting = self.resting.iter().filter(|host_rank| prepared.hosts.contains(**host_rank));
+                let wanted = (self.hosts() as usize).saturating_sub(self.resting.len()) + resting.count();
+                prepared.hosts.count() >= wanted as u64
+            }),
         }
+    }
+
+    /// Host ranks that the gang has.
+    pub fn active(&self) -> Vec<Range<u32>> {
+        self.resting.iter().copied().collect::<RankSet>().gaps(self.hosts())
     }
 
     /// The gangs of a job over these hosts.
@@ -110,6 +134,9 @@ impl HostFacts {
 
     /// How many ranks of a role a host has.
     pub fn ranks_of(&self, role: usize, host_rank: u32) -> u32 {
+        if self.resting.contains(&host_rank) {
+            return 0;
+        }
         let counts = self.ranks.get(role).map_or(&[][..], Vec::as_slice);
         let counted =
             counts.get(host_rank as usize).or(if counts.len() == 1 { counts.first() } else { None });
@@ -118,7 +145,7 @@ impl HostFacts {
 
     /// How many ranks of a role all hosts have.
     pub fn ranks_of_all(&self, role: usize) -> u32 {
-        self.ranks_of_those(role, RankSet::of(0..self.hosts()).ranges())
+        self.ranks_of_those(role, &self.active())
     }
 
     /// How many ranks of a role these hosts have.
@@ -142,7 +169,8 @@ impl HostFacts {
             // It says nothing about single hosts.
             return Vec::new();
         }
-        heard.union(&self.unfilled.iter().copied().collect()).gaps(self.hosts())
+        let without = self.unfilled.iter().chain(self.resting.iter()).copied().collect();
+        heard.union(&without).gaps(self.hosts())
     }
 
     /// What people call a host.

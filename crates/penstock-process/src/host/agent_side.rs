@@ -84,6 +84,9 @@ impl<S: VoteStorage> Host<S> {
             pasts: &orders.map(|orders| self.pasts(rank, orders)).unwrap_or_default(),
         };
         let mut own = Summary::of_report(report, &self.job, &place);
+        if self.membership.list.resting.contains(&rank) {
+            own.forget_past();
+        }
         own.troubles = Troubles::of(rank, self.own_troubles());
         self.below.set_own(Arc::new(own));
     }
@@ -91,13 +94,16 @@ impl<S: VoteStorage> Host<S> {
     /// What a life means for a host rank.
     pub(super) fn standing(&self, rank: u32) -> Standing {
         let list = &self.membership.list;
+        let (place, hosts) = (list.group_rank(rank), list.active());
         // Of the first role a host may have more workers than another; of further ones all have the same.
-        let first = |role: usize, ranks: u32| if role == 0 { list.first_rank(rank) } else { rank * ranks };
-        let world = |role: usize, ranks: u32| if role == 0 { list.world() } else { list.len() * ranks };
+        let first = |role: usize, ranks: u32| if role == 0 { list.first_rank(rank) } else { place * ranks };
+        let world = |role: usize, ranks: u32| if role == 0 { list.world() } else { hosts * ranks };
         let roles = || self.job.roles.iter().enumerate();
+        let slots = list.host(rank).map_or(0, |entry| entry.slots);
         Standing {
-            host_rank: rank,
-            hosts: list.len(),
+            host_rank: place,
+            hosts,
+            sizes: self.config.sizes.iter().map(|size| size * slots).collect(),
             first_ranks: roles().map(|(role, about)| first(role, about.ranks)).collect(),
             worlds: roles().map(|(role, about)| world(role, about.ranks)).collect(),
             address: self.me.address.ip().to_string(),
@@ -198,16 +204,26 @@ impl<S: VoteStorage> Host<S> {
             order.gang = own.unwrap_or(order.gang);
             own.is_some()
         });
+        let follows = self.membership.list.version >= given.list;
         for order in &mut orders.gangs {
-            self.make_local(order);
+            self.make_local(order, follows && !self.membership.list.resting.contains(&rank));
+        }
+        if self.membership.list.resting.contains(&rank) {
+            orders.reason = self.spare_words();
         }
         orders.standing = Some(self.standing(rank));
         orders.lease_until_ms = self.lease_end_ms;
         orders
     }
 
-    /// An order on this host's clock, for this host's workers.
-    fn make_local(&self, order: &mut Order) {
+    /// What people on a host are told that has no rank.
+    fn spare_words(&self) -> String {
+        let list = &self.membership.list;
+        format!("is a spare: the job runs on {} of {} hosts", list.active(), list.len())
+    }
+
+    /// An order on this host's clock, for this host's workers; `may_begin`, if a life may begin here.
+    fn make_local(&self, order: &mut Order, may_begin: bool) {
         let local = |moment: &mut u64| *moment = self.clock.local_ms(*moment);
         match &mut order.action {
             Action::Notify { deadline_ms, save_by_ms, .. } => {
@@ -218,8 +234,8 @@ impl<S: VoteStorage> Host<S> {
                 let gangs = self.job.gangs();
                 let ranks = gangs.get(order.gang).map_or(0..0, |plan| plan.ranks.clone());
                 order.placement = ranks.collect();
-                if self.is_out_of_lease() {
-                    // Nothing begins that would have to end at once.
+                if self.is_out_of_lease() || !may_begin {
+                    // Nothing begins that would have to end at once, on a spare, or with a size that is not known yet.
                     order.action = Action::Wait { until_ms: None };
                 }
             }

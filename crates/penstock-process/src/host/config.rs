@@ -50,9 +50,18 @@ pub struct HostConfig {
     pub founder: bool,
     /// How many hosts the job has.
     pub nnodes: u32,
+    /// With how many it may go on when hosts are lost, itself included; empty where the number is fixed.
+    #[serde(default)]
+    pub sizes: Vec<u32>,
+    /// How long a lost host is waited for before the job goes on with fewer.
+    #[serde(default = "usual_wait")]
+    pub replace_within_ms: u64,
     /// The host rank that was asked for.
     #[serde(default)]
     pub node_rank: Option<u32>,
+    /// It comes in addition to those that the job has, and stands back for them.
+    #[serde(default)]
+    pub spare: bool,
     /// How long a host may run ranks unheard.
     #[serde(default = "usual_lease")]
     pub lease_ms: u64,

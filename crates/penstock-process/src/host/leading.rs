@@ -5,6 +5,8 @@
 //! leader's own.
 
 mod host_watch;
+mod resizing;
+pub mod sizes;
 mod troubles;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -76,6 +78,8 @@ pub struct Leading {
     known: u64,
     names: Arc<Vec<String>>,
     ranks: Arc<Vec<Vec<u32>>>,
+    /// Which host ranks the gang goes without.
+    resting: Arc<BTreeSet<u32>>,
     /// How hosts were lost, by host rank.
     losses: BTreeMap<u32, HostLoss>,
     /// When a host rank was last filled, in the coordinator's time, and when each.
@@ -170,7 +174,7 @@ impl Leading {
             self.joiners.insert(request.entry.id, (request, now_ms));
         }
         self.news = true;
-        "waits for a free host rank".to_owned()
+        "is a spare: every host rank has a host".to_owned()
     }
 
     /// Hosts and their states.
@@ -251,6 +255,7 @@ impl<S: VoteStorage> Host<S> {
             known: 0,
             names: Arc::default(),
             ranks: Arc::default(),
+            resting: Arc::default(),
             losses: BTreeMap::new(),
             filled_ms: 0,
             filled: Arc::default(),
@@ -399,7 +404,8 @@ impl<S: VoteStorage> Host<S> {
         leading.orders += 1;
         let (term, number) = (leading.term, leading.orders);
         let (records, wall_ms) = (leading.applied, self.wall_offset_ms());
-        let orders = JobOrders { term, number, records, orders, wall_ms };
+        let list = self.membership.list.version;
+        let orders = JobOrders { term, number, records, list, orders, wall_ms };
         if self.take_orders(Arc::new(orders)) && !words_only {
             self.push_to_children();
         }

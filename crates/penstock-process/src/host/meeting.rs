@@ -5,10 +5,11 @@
 //! one: the others have a job already, and their leader dials the endpoint until the host there joins.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use crate::host::clock::CoordinatorClock;
+use crate::host::leading::sizes::Crew;
 use crate::host::messages::{Body, JoinRequest};
 use crate::host::{Effect, Host, LinkId};
 use crate::network::{OTHER_KEY, OTHER_PROTOCOL, SILENT};
@@ -23,6 +24,8 @@ const ELSEWHERE_MS: u64 = 3000;
 const SAY_MS: u64 = 1000;
 /// How long another job may be at the endpoint: one before this may be about to leave it.
 const TROUBLE_MS: u64 = 3000;
+/// How long spares stand back for hosts that have not come when a job is founded.
+const STAND_BACK_MS: u64 = 10_000;
 /// Names of missing hosts that are listed.
 const NAMED_MAX: usize = 8;
 
@@ -47,6 +50,8 @@ pub(super) struct Meeting {
     unreached: Option<(String, u64)>,
     /// Why it will never have one.
     pub(super) refused: Option<String>,
+    /// Since when there are enough hosts for the smallest job that may be founded, and no more came.
+    enough_ms: Option<u64>,
 }
 
 impl Meeting {
@@ -61,6 +66,7 @@ impl Meeting {
     }
 
     fn arrive(&mut self, host: HostId, request: JoinRequest) {
+        self.enough_ms = self.enough_ms.filter(|_| self.came.contains_key(&host));
         if let Some(rank) = request.node_rank {
             self.wishes.insert(rank, host);
         }
@@ -90,8 +96,8 @@ impl<S: VoteStorage> Host<S> {
                 let request = self.own_request();
                 self.meeting.arrive(self.me.id, request);
             }
-            // What a state directory says comes later.
-            if is_new || self.config.state.is_some() {
+            // What a state directory says comes later, and who waits for more hosts waits for a time.
+            if is_new || self.config.state.is_some() || self.meeting.enough_ms.is_some() {
                 self.found_if_all_are_here();
             }
             return;
@@ -175,6 +181,7 @@ impl<S: VoteStorage> Host<S> {
             job: self.digest.clone(),
             lease_ms: self.config.lease_ms,
             stuck: self.agent.report().is_some_and(|report| report.unkillable > 0),
+            spare: self.config.spare,
             state: self.config.state.is_some(),
         }
     }
@@ -283,24 +290,33 @@ impl<S: VoteStorage> Host<S> {
         }
     }
 
-    /// Founds the job when every host is here.
+    /// Founds the job when every host is here. Who comes from a job that lives brings its term, and founds no second one.
     fn found_if_all_are_here(&mut self) {
-        let me = self.me.id;
-        let came = &self.meeting.came;
-        if came.len() < self.config.nnodes as usize {
-            self.meeting.why = Some(missing(&self.config.expected, came, self.config.nnodes));
+        if self.membership.term > 0 {
             return;
         }
-        let mut list = in_order(came.values().take(self.config.nnodes as usize));
+        let me = self.me.id;
+        let came = &self.meeting.came;
+        let first = came.values().filter(|request| !request.spare).count();
+        let (first, all) = (first as u64, u32::try_from(came.len()).unwrap_or(u32::MAX));
+        if first < u64::from(self.config.nnodes) && !self.may_begin_with(all) {
+            let waits = missing(&self.config.expected, &self.meeting.came, self.config.nnodes);
+            self.meeting.why = Some(waits);
+            return;
+        }
+        let came = &self.meeting.came;
+        let mut list = in_order(came.values(), self.config.nnodes);
+        self.leave_out_who_never_came(&mut list);
         (list.version, list.configuration) = (1, 1);
-        let hosts: BTreeSet<HostId> = list.hosts.iter().map(|entry| entry.id).collect();
+        let here = list.hosts.iter().map(|entry| entry.id).filter(|id| came.contains_key(id));
+        let hosts: BTreeSet<HostId> = here.collect();
         let all_have = hosts.iter().all(|id| came.get(id).is_some_and(|request| request.state));
         let others = self.meeting.others(me);
         let Some(beginning) = self.may_found(&hosts, all_have) else { return };
         if let Some(beginning) = beginning {
             self.begin_with(&mut list, beginning);
         }
-        list.voters = list.elect_voters(&Default::default(), &[]);
+        list.voters = list.elect_voters(&list.vacant, &[]);
         let list = Arc::new(list);
         if !self.clock.is_set() {
             self.clock = CoordinatorClock::own();
@@ -308,6 +324,40 @@ impl<S: VoteStorage> Host<S> {
         self.out.push(Effect::Note(format!("founded with {} hosts", list.hosts.len())));
         self.take_list(Arc::clone(&list));
         others.into_iter().for_each(|host| self.tell_list(host));
+    }
+
+    /// Whether the job may be founded with fewer hosts than it may have: a majority has come, and nobody else for long enough. Of two jobs
+    /// that both have a majority of the same hosts there is only one.
+    fn may_begin_with(&mut self, count: u32) -> bool {
+        // With spares instead of hosts that are late.
+        let complete = count >= self.config.nnodes;
+        let enough = complete || self.config.sizes.iter().any(|size| *size <= count);
+        if !enough || (count <= self.config.nnodes / 2 && self.config.state.is_none()) {
+            self.meeting.enough_ms = None;
+            return false;
+        }
+        let since_ms = *self.meeting.enough_ms.get_or_insert(self.now_ms);
+        let wait_ms = if complete { STAND_BACK_MS } else { self.config.replace_within_ms };
+        self.now_ms >= since_ms.saturating_add(wait_ms)
+    }
+
+    /// Host ranks that nobody has yet are vacant, and the gang goes without them until somebody comes.
+    fn leave_out_who_never_came(&self, list: &mut HostList) {
+        let came = |entry: &HostEntry| self.meeting.came.contains_key(&entry.id);
+        list.vacant =
+            (0..).zip(list.hosts.iter()).filter(|(_, entry)| !came(entry)).map(|(rank, _)| rank).collect();
+        let racks = |rank: u32| list.host(rank).map_or("", |entry| entry.rack.as_str());
+        let crew = Crew {
+            places: list.len(),
+            vacant: &list.vacant,
+            resting: &BTreeSet::new(),
+            sizes: &self.config.sizes,
+            waited: true,
+            racks: &racks,
+        };
+        if let Some(change) = crew.decide() {
+            list.resting = change.resting;
+        }
     }
 
     pub(super) fn hear_refusal(&mut self, from: HostId, why: String, for_good: bool, ask: Option<HostEntry>) {
@@ -358,12 +408,16 @@ impl<S: VoteStorage> Host<S> {
     }
 }
 
-/// Hosts by the ranks that were asked for; the others in the order of racks and names, so that racks stand together.
-fn in_order<'a>(came: impl Iterator<Item = &'a JoinRequest>) -> HostList {
+/// So many hosts by the ranks that were asked for; the others in the order of racks and names, so that racks stand together. Who asked for
+/// none has to stand back where there are too many; where there are too few, places stay with nobody.
+fn in_order<'a>(came: impl Iterator<Item = &'a JoinRequest>, count: u32) -> HostList {
     let mut requests: Vec<&JoinRequest> = came.collect();
+    requests.sort_by_key(|request| (request.spare, request.node_rank.is_none(), request.entry.id));
+    requests.truncate(count as usize);
     requests
         .sort_by_key(|request| (request.entry.rack.clone(), request.entry.name.clone(), request.entry.id));
-    let mut places: Vec<Option<HostEntry>> = vec![None; requests.len()];
+    let slots = requests.first().map_or(1, |request| request.entry.slots);
+    let mut places: Vec<Option<HostEntry>> = vec![None; count as usize];
     let (asking, free): (Vec<&JoinRequest>, Vec<&JoinRequest>) =
         requests.into_iter().partition(|request| request.node_rank.is_some());
     let mut rest: Vec<HostEntry> = free.into_iter().map(|request| request.entry.clone()).collect();
@@ -375,7 +429,20 @@ fn in_order<'a>(came: impl Iterator<Item = &'a JoinRequest>) -> HostList {
         }
     }
     let mut rest = rest.into_iter();
-    let hosts = places.into_iter().filter_map(|place| place.or_else(|| rest.next())).collect();
+    let nobody = |rank: u32| {
+        let address = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        HostEntry {
+            id: HostId(u64::from(rank)),
+            name: format!("host-{rank}"),
+            address,
+            rack: String::new(),
+            slots,
+        }
+    };
+    let entry = |(rank, place): (u32, Option<HostEntry>)| {
+        place.or_else(|| rest.next()).unwrap_or_else(|| nobody(rank))
+    };
+    let hosts = (0..).zip(places).map(entry).collect();
     HostList { hosts, ..HostList::default() }
 }
 

@@ -57,6 +57,9 @@ pub struct JoinRequest {
     /// It has processes that cannot be killed, so it gets no rank yet.
     #[serde(default)]
     pub stuck: bool,
+    /// It stands back for hosts that have not come yet.
+    #[serde(default)]
+    pub spare: bool,
     /// It has a state directory.
     #[serde(default)]
     pub state: bool,
@@ -72,6 +75,9 @@ pub struct JobOrders {
     /// Records of the journal that they follow from: a majority of voters has so many (H1).
     #[serde(default)]
     pub records: u64,
+    /// The version of the host list that they are for: a host with an older one begins nothing.
+    #[serde(default)]
+    pub list: u64,
     /// In the coordinator's time.
     pub orders: Orders,
     /// What makes the coordinator's time the leader's time of day, in ms since 1970.

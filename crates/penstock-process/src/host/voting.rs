@@ -1,5 +1,6 @@
 //! A voter keeps the journal of the job: what is decided, a majority of voters has on disk before anybody acts on it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,20 @@ pub struct HostChange {
     /// What became of those that were lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<(u32, HostState)>,
+    /// The gang has another size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<Resize>,
+}
+
+/// Another size of the gang.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resize {
+    /// Host ranks that it does without from now on.
+    pub resting: BTreeSet<u32>,
+    /// When, in the coordinator's time.
+    pub at_ms: u64,
+    /// Why, in words.
+    pub why: String,
 }
 
 impl HostChange {
@@ -58,6 +73,9 @@ impl HostChange {
         for (rank, entry) in &self.placed {
             list.hosts.replace(*rank, entry.clone());
             list.vacant.remove(rank);
+        }
+        if let Some(resize) = &self.resize {
+            (list.resting, list.resized_ms) = (resize.resting.clone(), resize.at_ms);
         }
         list
     }

@@ -148,6 +148,13 @@ pub struct HostList {
     /// Host ranks whose hosts were lost.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub vacant: BTreeSet<u32>,
+    /// Host ranks that the gang does without: of hosts that were lost and not replaced, and of those that have no use in the size that is
+    /// left. All others are numbered without a gap, as ranks see it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub resting: BTreeSet<u32>,
+    /// When that changed last, in the coordinator's time: a life that was ordered before has another size.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resized_ms: u64,
     /// Who keeps the journal.
     pub voters: Vec<HostId>,
     /// Which group of voters this is, from 1.
@@ -188,15 +195,35 @@ impl HostList {
         self.hosts.is_empty()
     }
 
+    /// How many hosts the gang has.
+    pub fn active(&self) -> u32 {
+        self.len().saturating_sub(self.resting_below(u32::MAX))
+    }
+
+    /// A host's number among those that the gang has.
+    pub fn group_rank(&self, rank: u32) -> u32 {
+        rank.saturating_sub(self.resting_below(rank))
+    }
+
     /// Ranks of the first role before those of a host.
     pub fn first_rank(&self, rank: u32) -> u32 {
         let first_ranks = self.hosts.first_ranks();
-        first_ranks.get(rank as usize).or(first_ranks.last()).copied().unwrap_or(0)
+        let all = first_ranks.get(rank as usize).or(first_ranks.last()).copied().unwrap_or(0);
+        all.saturating_sub(self.slots_resting_below(rank))
     }
 
     /// Workers of the first role over all hosts.
     pub fn world(&self) -> u32 {
-        self.hosts.first_ranks().last().copied().unwrap_or(0)
+        let all = self.hosts.first_ranks().last().copied().unwrap_or(0);
+        all.saturating_sub(self.slots_resting_below(u32::MAX))
+    }
+
+    fn resting_below(&self, rank: u32) -> u32 {
+        u32::try_from(self.resting.range(..rank).count()).unwrap_or(u32::MAX)
+    }
+
+    fn slots_resting_below(&self, rank: u32) -> u32 {
+        self.resting.range(..rank).filter_map(|resting| self.host(*resting)).map(|entry| entry.slots).sum()
     }
 
     /// How many hosts keep the journal.
@@ -235,6 +262,10 @@ impl HostList {
         }
         chosen.iter().map(|entry| entry.id).collect()
     }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Where a host stands when the leader has the first place, and back: the two have swapped.

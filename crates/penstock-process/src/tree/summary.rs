@@ -96,6 +96,14 @@ impl Summary {
             && self.each().zip(other.each()).all(same_gang)
     }
 
+    /// Forgets the lives of a host that has no rank any more, but for what still runs: they are no part of the next one.
+    pub fn forget_past(&mut self) {
+        for gang in &mut self.gangs {
+            gang.lives.retain(|life| life.running + life.orphans > 0);
+            gang.lives.iter_mut().for_each(|life| life.prepared.clear());
+        }
+    }
+
     /// Every gang, those of a role first.
     fn each(&self) -> impl Iterator<Item = &GangSummary> {
         self.gangs.iter().chain(self.alone.values().flat_map(BTreeMap::values))

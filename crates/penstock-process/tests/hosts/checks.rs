@@ -29,7 +29,10 @@ pub(crate) struct Seen {
 impl World {
     /// H2: the ranks of a host rank run on one host at a time, but for a machine that was paused from outside.
     pub(crate) fn note_start(&mut self, index: usize) {
-        let Some(rank) = self.nodes[index].twin.host_rank else { return };
+        self.check_size(index);
+        let node = &self.nodes[index];
+        let list = node.host.as_ref().map(|host| host.membership().list.clone());
+        let Some(rank) = list.and_then(|list| list.rank_of(node.config.host)) else { return };
         if let Some(other) = self.runners[rank as usize].replace(index as u32) {
             let node = &self.nodes[other as usize];
             let runs = other as usize != index && node.twin.running && self.now_ms > node.slept_until;
@@ -38,8 +41,25 @@ impl World {
     }
 
     pub(crate) fn note_end(&mut self, index: usize) {
-        if let Some(rank) = self.nodes[index].twin.host_rank {
-            self.runners[rank as usize].take_if(|runner| *runner == index as u32);
+        for runner in &mut self.runners {
+            runner.take_if(|runner| *runner == index as u32);
+        }
+    }
+
+    /// L1: hosts that run the same life know of equally many, and each has a number of its own among them.
+    fn check_size(&self, index: usize) {
+        let twin = &self.nodes[index].twin;
+        let peers = self.nodes.iter().enumerate().filter(|(other, node)| {
+            *other != index && node.twin.running && node.twin.life == twin.life && node.host.is_some()
+        });
+        for (other, node) in peers {
+            let (mine, theirs) = (twin.place, node.twin.place);
+            assert!(
+                mine.1 == theirs.1 && mine.0 != theirs.0,
+                "h{index} runs life {:?} as {mine:?} and h{other} as {theirs:?} (number, hosts)\n{}",
+                twin.life,
+                self.notes.join("\n"),
+            );
         }
     }
 
@@ -82,7 +102,8 @@ impl World {
         }
         let known = self.seen.filled.get(&list.version);
         let known = known.unwrap_or_else(|| panic!("h{index} has host list {} of no journal", list.version));
-        assert_eq!(*known, of_list(), "h{index} has another host list {}", list.version);
+        let notes = || self.notes.join("\n");
+        assert_eq!(*known, of_list(), "h{index} has another host list {}\n{}", list.version, notes());
     }
 
     /// H8: what the leader says of hosts is one state for each, and free are those that the journal says, or will next.

@@ -91,6 +91,8 @@ impl Large {
             delay_ms: 20,
             drift_ppm: 10_000,
             host_wait_ms: 3_600_000,
+            sizes: Vec::new(),
+            replace_within_ms: 0,
             rack: self.rack,
             late: 0,
             checked: false,

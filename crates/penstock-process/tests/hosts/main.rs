@@ -15,6 +15,7 @@ mod large;
 mod network;
 mod node;
 mod queue;
+mod sizes;
 mod states;
 mod twin;
 mod two_hosts;
@@ -78,6 +79,8 @@ fn plan(hosts: u32) -> Plan {
         delay_ms: 20,
         drift_ppm: 10_000,
         host_wait_ms: 3_600_000,
+        sizes: Vec::new(),
+        replace_within_ms: 60_000,
         rack: 0,
         late: 0,
         checked: true,

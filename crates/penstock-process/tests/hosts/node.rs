@@ -40,6 +40,9 @@ pub(crate) struct Plan {
     pub(crate) delay_ms: u64,
     pub(crate) drift_ppm: i64,
     pub(crate) host_wait_ms: u64,
+    /// With how many hosts it may go on, and how long others are waited for before; none where their number is fixed.
+    pub(crate) sizes: Vec<u32>,
+    pub(crate) replace_within_ms: u64,
     /// Hosts of a rack, which fail together; 0 where racks are not known.
     pub(crate) rack: u32,
     /// How often what was on the way when a link broke comes later than what follows over the next link, or a second time, in percent.

@@ -23,6 +23,8 @@ pub(crate) struct Twin {
     ranks: u32,
     lease_ms: u64,
     pub(crate) host_rank: Option<u32>,
+    /// Its number among the hosts of the life that it prepared for or runs, and how many there are.
+    pub(crate) place: (u32, u32),
     pub(crate) life: Option<u32>,
     pub(crate) running: bool,
     exit_code: Option<i32>,
@@ -48,6 +50,7 @@ impl Twin {
             ranks,
             lease_ms,
             host_rank: None,
+            place: (0, 0),
             life: None,
             running: false,
             exit_code: None,
@@ -118,6 +121,8 @@ impl Twin {
                     changed |= !self.running && incarnation >= next && self.prepared != Some(incarnation);
                     if !self.running && incarnation >= next {
                         self.prepared = Some(incarnation);
+                        let standing = orders.standing.as_ref();
+                        self.place = standing.map_or((0, 0), |standing| (standing.host_rank, standing.hosts));
                     }
                 }
                 continue;

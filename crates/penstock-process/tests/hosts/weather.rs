@@ -88,10 +88,10 @@ impl Weather {
 
     /// Kills hosts, if the job can bear it: without most of its voters it waits for ever.
     fn kill(&mut self, world: &mut World, hosts: &[usize]) {
-        let voters = newest_voters(world);
         let lives =
             |voter: &HostId| world.nodes.iter().any(|node| node.config.host == *voter && node.host.is_some());
         let dies = |voter: &HostId| hosts.iter().any(|host| world.nodes[*host].config.host == *voter);
+        let voters = newest_voters(world, &dies);
         let left = voters.iter().filter(|voter| !dies(voter)).count();
         if voters.is_empty() || !voters.iter().all(lives) || 2 * left <= voters.len() {
             return;
@@ -134,8 +134,9 @@ fn rack_of(world: &World, index: usize) -> Vec<usize> {
     (0..world.nodes.len()).filter(same).collect()
 }
 
-/// The voters of the newest list that any host has.
-fn newest_voters(world: &World) -> Vec<HostId> {
-    let lists = world.nodes.iter().filter_map(|node| Some(&node.host.as_ref()?.membership().list));
+/// The voters of the newest list that any host has which lives on: of a change that only the dead know nobody ever learns.
+fn newest_voters(world: &World, dies: &dyn Fn(&HostId) -> bool) -> Vec<HostId> {
+    let stay = world.nodes.iter().filter(|node| !dies(&node.config.host));
+    let lists = stay.filter_map(|node| Some(&node.host.as_ref()?.membership().list));
     lists.max_by_key(|list| list.stamp()).map(|list| list.voters.clone()).unwrap_or_default()
 }

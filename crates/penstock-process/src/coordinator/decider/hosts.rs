@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use crate::coordinator::decider::{Decider, about};
-use crate::coordinator::history::Entry;
+use crate::coordinator::history::{Entry, GangHistory};
 use crate::coordinator::verdict::{Action, Failure, Gang, Stop, Verdict};
 use crate::coordinator::view::{GangView, HostFacts, HostLoss, JobView};
 use crate::job::GangPlan;
@@ -68,7 +68,8 @@ impl Decider {
         let history = &self.history.gangs[gang];
         let Some(incarnation) = history.incarnation.filter(|_| history.outcome.is_none()) else { return };
         let Some(prepared_ms) = history.prepared_ms else {
-            if let Some(failure) = self.failed_start(gang, incarnation, about, view) {
+            let failure = self.failed_start(gang, incarnation, about, view);
+            if let Some(failure) = failure.or_else(|| self.other_size(gang, incarnation, &hosts, view)) {
                 self.note(Entry::Failed { gang, failure });
             }
             return;
@@ -99,6 +100,34 @@ impl Decider {
             }
             Some(_) => {}
         }
+    }
+
+    /// The failure of a life that was ordered and has not begun, because there are not enough hosts for its size.
+    fn other_size(
+        &self,
+        gang: usize,
+        incarnation: u32,
+        hosts: &HostFacts,
+        view: &JobView<'_>,
+    ) -> Option<Failure> {
+        let history = &self.history.gangs[gang];
+        let resized = history.ordered_ms.is_some_and(|ordered_ms| ordered_ms < hosts.resized_ms);
+        let lost = || hosts.losses.iter().map(HostLoss::words).next();
+        let why = match (hosts.shrinks, resized) {
+            (true, _) => {
+                lost().or_else(|| hosts.wanted().map(|wanted| format!("waited too long for {wanted}")))
+            }
+            (false, true) => Some("the number of hosts changed before it began".to_owned()),
+            (false, false) => None,
+        };
+        let waits = history.failure().is_some() || self.history.stop.is_some();
+        why.filter(|_| !waits).map(|what| of_host(incarnation, what, view.now_ms, None))
+    }
+
+    /// Whether no life runs or is about to begin, so that the next may have another size.
+    pub fn is_between_lives(&self) -> bool {
+        let between = |history: &GangHistory| history.incarnation.is_none() || history.failure().is_some();
+        self.history.gangs.iter().all(|history| history.outcome.is_some() || between(history))
     }
 
     /// The failure of a life for which a host does not prepare.
@@ -239,6 +268,10 @@ pub(super) fn prepared_first(hosts: Option<&HostFacts>, incarnation: u32, verdic
         let reason = format!("{}; waits for the state directory to note life {incarnation}", verdict.reason);
         return Verdict { action: Action::Wait { until_ms: None }, reason };
     }
+    if hosts.resizes && hosts.unfilled.is_empty() {
+        let reason = format!("{}; on other hosts", verdict.reason);
+        return Verdict { action: Action::Wait { until_ms: None }, reason };
+    }
     match hosts.wanted() {
         Some(wanted) => {
             let reason = match incarnation {
@@ -247,7 +280,15 @@ pub(super) fn prepared_first(hosts: Option<&HostFacts>, incarnation: u32, verdic
             };
             Verdict { action: Action::Wait { until_ms: None }, reason }
         }
-        None => Verdict { action: Action::Prepare { incarnation }, reason: verdict.reason },
+        None => {
+            let all = hosts.hosts() as usize;
+            let reason = match hosts.resting.len() {
+                0 => verdict.reason,
+                // Spares are no hosts that are missing.
+                resting => format!("{}; on {} of {all} hosts", verdict.reason, all.saturating_sub(resting)),
+            };
+            Verdict { action: Action::Prepare { incarnation }, reason }
+        }
     }
 }
 

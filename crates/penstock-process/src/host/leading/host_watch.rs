@@ -56,6 +56,7 @@ impl<S: VoteStorage> Host<S> {
             _ => vec![about.ranks],
         };
         leading.known = list.version;
+        leading.resting = Arc::new(list.resting.clone());
         leading.names = Arc::new(list.hosts.iter().map(|entry| entry.name.clone()).collect());
         leading.ranks = Arc::new(self.job.roles.iter().enumerate().map(ranks).collect());
     }
@@ -242,16 +243,19 @@ impl<S: VoteStorage> Host<S> {
                 placed.push((rank, request.entry.clone()));
             }
         }
-        let nothing = lost.is_empty() && back.is_empty() && placed.is_empty();
+        let resize = self.resize(leading, &lost, &back, &placed);
+        let nothing = lost.is_empty() && back.is_empty() && placed.is_empty() && resize.is_none();
         let state = |rank: &u32| Some((*rank, leading.tracks.get(*rank as usize)?.state));
         let states = lost.iter().filter_map(state).collect();
-        (!nothing).then(|| HostChange { version: list.version + 1, placed, lost, back, states })
+        (!nothing).then(|| HostChange { version: list.version + 1, placed, lost, back, states, resize })
     }
 
     /// What the decider has to know of the hosts.
     pub(super) fn host_facts(&self, leading: &Leading) -> HostFacts {
         let free = |rank: &u32| leading.tracks.get(*rank as usize).is_some_and(|track| track.state.is_free());
-        let unfilled: Vec<u32> = leading.unsettled.iter().copied().filter(free).collect();
+        let resting = &self.membership.list.resting;
+        let stands = |rank: &u32| !resting.contains(rank);
+        let unfilled: Vec<u32> = leading.unsettled.iter().copied().filter(free).filter(stands).collect();
         let since = |rank: &u32| leading.tracks.get(*rank as usize).map(|track| track.since_ms);
         let losses = unfilled.iter().filter_map(|rank| leading.losses.get(rank)).cloned().collect();
         HostFacts {
@@ -264,8 +268,12 @@ impl<S: VoteStorage> Host<S> {
                 .min()
                 .map(|at_ms| self.clock.coordinator_ms(at_ms)),
             unfilled,
-            filled_ms: leading.filled_ms,
+            filled_ms: self.filled_ms(leading),
             filled: Arc::clone(&leading.filled),
+            resting: Arc::clone(&leading.resting),
+            resized_ms: self.membership.list.resized_ms,
+            shrinks: self.shrinks(leading),
+            resizes: self.resizes(leading),
             only: None,
             host_wait_ms: self.config.host_wait_ms,
             reserved: self.reserved_lives(),
