@@ -6,6 +6,7 @@ reason in the last lines; under ``CI=true`` that is a failure, because `make tes
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -44,6 +45,14 @@ LONGEST = (
     "tests/launchers/test_starts.py",
     "tests/workshop/test_wheel.py",
 )
+
+
+def pytest_configure() -> None:
+    """Signals are what they are at a terminal, also where the tests run in the background of a shell or under ``nohup``, which start all
+    processes with some of them ignored. A handler of Python's is no child's."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.hookimpl(optionalhook=True)

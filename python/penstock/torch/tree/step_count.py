@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from itertools import islice
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
+from torch import Tensor
 from torch.optim import Optimizer
 
 #: Parameters that are looked at, evenly spread: a backward pass writes to all of them.
@@ -11,7 +12,22 @@ _LOOKED_AT = 64
 _STEPS: "WeakKeyDictionary[Optimizer, list[int]]" = WeakKeyDictionary()
 
 
-def progress_of(optimizers: Sequence[Optimizer]) -> tuple[int, tuple[tuple[int, int] | None, ...]]:
+class GradientSign:
+    """Which gradient it was, and how often it was written to. Its number alone would not tell: the next one may have the same memory."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, gradient: Tensor) -> None:
+        self._gradient, self._version = ref(gradient), gradient._version
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GradientSign):
+            return NotImplemented
+        gradient = self._gradient()
+        return gradient is not None and gradient is other._gradient() and self._version == other._version
+
+
+def progress_of(optimizers: Sequence[Optimizer]) -> tuple[int, tuple[GradientSign | None, ...]]:
     """Steps of all of them since they were first asked about; and a sign for each gradient, another one when it was written to."""
     parameters = [
         parameter
@@ -21,8 +37,7 @@ def progress_of(optimizers: Sequence[Optimizer]) -> tuple[int, tuple[tuple[int, 
     ]
     looked_at = islice(parameters, 0, None, 1 + len(parameters) // _LOOKED_AT)
     signs = tuple(
-        None if (gradient := parameter.grad) is None else (id(gradient), gradient._version)
-        for parameter in looked_at
+        None if (gradient := parameter.grad) is None else GradientSign(gradient) for parameter in looked_at
     )
     return sum(_count(optimizer)[0] for optimizer in optimizers), signs
 
