@@ -44,6 +44,7 @@ class JobOfHosts:
 
     world: HostWorld
     folder: Path
+    #: How many of them run ranks; those beyond are in reserve.
     hosts: int
     ranks: int = 1
     options: Sequence[str] = ("--lease", "2s")
@@ -143,6 +144,17 @@ class JobOfHosts:
             words = path.read_text().split() if path.exists() else []
             found.append(int(words[-1]) if words else -1)
         return found
+
+    def await_hosts(self, life: int, *indices: int, patience_s: float = PATIENCE_S) -> None:
+        """Wait until these hosts, and no others, run a life that is young enough, with as many ranks as they have together."""
+
+        def so() -> bool:
+            pids = self.rank_pids(*range(len(self.world.hosts)))
+            runs = [index for index, found in pids.items() if len(found) == self.ranks]
+            begun = self.lives()[: len(indices) * self.ranks]
+            return runs == sorted(indices) and min(begun) >= life and len(set(begun)) == 1
+
+        until(so, lambda: f"life {life} on {indices}: {self.lives()}\n{self.account()}", patience_s)
 
     def await_life(self, least: int, patience_s: float = PATIENCE_S) -> int:
         """Wait until all ranks run one life that is young enough; the life."""

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import JoinInvalid, UsageError
 from penstock.process.hosts.engine_environment import EngineFacts, engine_facts, port_of
-from penstock.process.hosts.join import Join, JoinOptions, host_count, join_of, rendezvous_conf
+from penstock.process.hosts.join import Join, JoinOptions, join_of, rendezvous_conf
 
 #: As seen under Slurm 22.05, `srun --nodes=4 --ntasks-per-node=1`.
 SLURM = {
@@ -168,6 +168,24 @@ def test_torchruns_forms_mean_what_they_mean_there() -> None:
     c10d = join(nnodes="2:4", rdzv_backend="c10d", rdzv_endpoint="gpu01")
     assert c10d is not None
     assert (c10d.hosts, c10d.port, c10d.node_rank, c10d.meets_at_first) == (4, 29400, None, False)
-    assert "all 4 hosts" in c10d.notes[0]
-    assert host_count("3") == (3, "")
-    assert rendezvous_conf("is_host=true,join_timeout=60,read_timeout=3") == (True, 60.0)
+    assert (c10d.sizes, c10d.notes) == ((2, 4), ["--nnodes 2:4: the job may go on with 4, 2 hosts"])
+    conf = rendezvous_conf("is_host=true,join_timeout=60,last_call_timeout=5,read_timeout=3")
+    assert conf == (True, 60.0, 5.0)
+    called = join(nnodes="2:4", rdzv_endpoint="gpu01", rdzv_conf="last_call_timeout=5")
+    assert called is not None
+    assert called.last_call_s == 5.0
+
+
+def test_hosts_of_an_engine_beyond_those_of_the_job_are_in_reserve() -> None:
+    """Method: Slurm gives four hosts; the job asks for three of them, or for one less than there are."""
+    for options in ({"nnodes": "3"}, {"spare_hosts": 1}):
+        last = join({**SLURM, "SLURM_NODEID": "3"}, **options)
+        first = join({**SLURM, "SLURM_NODEID": "0"}, **options)
+        assert last is not None
+        assert first is not None
+        assert (last.hosts, last.node_rank, last.spare) == (3, None, True)
+        assert (first.hosts, first.node_rank, first.spare) == (3, 0, False)
+        assert last.job_id("x") == first.job_id("x")
+        assert len(first.names) == 3
+    with pytest.raises(UsageError, match="less than the hosts that there are, got 4 of 4"):
+        join(SLURM, spare_hosts=4)

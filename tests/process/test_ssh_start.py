@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.run.many_hosts import host_options
+from penstock.cli.run.many_hosts import SshHosts, host_options
 from penstock.cli.run.options import read
 from penstock.cli.run.ssh_job import bundles_of
 from penstock.errors import AgentUnusable, BundleInvalid, JoinInvalid
 from penstock.process.hosts.bundle import Bundle, check_agent
 from penstock.process.hosts.host_directory import HostFile
 from penstock.process.hosts.host_names import NamedHost
+from penstock.process.hosts.host_sizes import HostSizes, host_sizes
 from penstock.process.hosts.starter import HostGreeting
 from penstock.process.job.spec import JobSpec, Role
 from tests.process.jobs import is_alive, wait_until
@@ -95,15 +96,15 @@ def test_one_refused_login_is_named_in_its_own_words_and_nothing_is_left(tmp_pat
 
 def test_hosts_with_other_versions_are_refused_unless_mixed() -> None:
     spec = JobSpec(roles=[Role(command=["true"])], directory=Path("/"))
-    hosts = [NamedHost("a"), NamedHost("b", rack="r2")]
+    asked = SshHosts([NamedHost("a"), NamedHost("b", rack="r2")], 0, HostSizes(2))
     greetings = [
         HostGreeting("a", "10.0.0.1", 4001, versions={"python": "3.11.2"}),
         HostGreeting("b", "10.0.0.2", 4002, versions={"python": "3.12.1"}),
     ]
     options = host_options(read([], {}).values)
     with pytest.raises(JoinInvalid, match=r"b has python 3\.12\.1, and a has 3\.11\.2"):
-        bundles_of(spec, "x-1", hosts, options)(greetings)
-    first, second = bundles_of(spec, "x-1", hosts, replace(options, mixed=True))(greetings)
+        bundles_of(spec, "x-1", asked, options)(greetings)
+    first, second = bundles_of(spec, "x-1", asked, replace(options, mixed=True))(greetings)
     assert first.secret == second.secret
     assert (second.host.endpoint, second.host.rack, second.host.expected) == (
         "10.0.0.1:4001",
@@ -111,7 +112,7 @@ def test_hosts_with_other_versions_are_refused_unless_mixed() -> None:
         ["a", "b"],
     )
     with pytest.raises(JoinInvalid, match="no common network: a"):
-        bundles_of(spec, "x-1", hosts, options)([replace(greetings[0], address="127.0.0.1"), greetings[1]])
+        bundles_of(spec, "x-1", asked, options)([replace(greetings[0], address="127.0.0.1"), greetings[1]])
 
 
 def test_an_unknown_host_is_named(tmp_path: Path) -> None:
@@ -220,3 +221,17 @@ def test_a_copy_of_the_agent_that_does_not_run_is_named_with_the_words_of_the_sy
     with pytest.raises(BundleInvalid, match="is damaged"):
         check_agent(agent)
     assert not agent.exists()
+
+
+def test_the_last_hosts_are_in_reserve() -> None:
+    spec = JobSpec(roles=[Role(command=["true"])], directory=Path("/"))
+    asked = SshHosts([NamedHost(name) for name in "abc"], 0, host_sizes("1:2"))
+    greetings = [HostGreeting(name, f"10.0.0.{n}", 4000 + n) for n, name in enumerate("abc", 1)]
+    bundles = bundles_of(spec, "x-1", asked, host_options(read([], {}).values))(greetings)
+    assert [(bundle.host.node_rank, bundle.host.spare) for bundle in bundles] == [
+        (0, False),
+        (1, False),
+        (None, True),
+    ]
+    assert {bundle.host.nnodes for bundle in bundles} == {2}
+    assert bundles[2].host.sizes == [1, 2]

@@ -208,8 +208,9 @@ impl<S: VoteStorage> Host<S> {
         for order in &mut orders.gangs {
             self.make_local(order, follows && !self.membership.list.resting.contains(&rank));
         }
-        if self.membership.list.resting.contains(&rank) {
-            orders.reason = self.spare_words();
+        let goes_on = orders.over.is_none() && orders.phase != Phase::Ending;
+        if goes_on && self.membership.list.resting.contains(&rank) {
+            (orders.phase, orders.reason) = (Phase::Waiting, self.spare_words());
         }
         orders.standing = Some(self.standing(rank));
         orders.lease_until_ms = self.lease_end_ms;

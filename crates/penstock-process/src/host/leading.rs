@@ -180,8 +180,10 @@ impl Leading {
     /// Hosts and their states.
     pub(super) fn host_rows(&self, list: &HostList, now_ms: u64) -> Vec<Value> {
         let rows = list.hosts.iter().zip(&self.tracks).enumerate().map(|(rank, (entry, track))| {
+            let rests = list.resting.contains(&(rank as u32)) && track.state == HostState::Here;
+            let state = if rests { HostState::Spare } else { track.state };
             json!({
-                "rank": rank, "name": entry.name, "address": entry.address.to_string(), "state": track.state,
+                "rank": rank, "name": entry.name, "address": entry.address.to_string(), "state": state,
                 "since_s": now_ms.saturating_sub(track.since_ms) as f64 / 1000.0, "slots": entry.slots,
                 "rack": entry.rack, "trouble": self.troubles.of_host(rank as u32), "voter": list.voters.contains(&entry.id), "first_rank": list.first_rank(rank as u32),
             })

@@ -6,7 +6,7 @@ Loaded only where something speaks of more than one host, because the start of a
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,8 @@ from penstock.process.hosts.engine_environment import engine_facts
 from penstock.process.hosts.host_directory import STATE, HostFile, HostPlace, furnish_host
 from penstock.process.hosts.host_key import OPEN_KEY, job_secret, key_path, read_key
 from penstock.process.hosts.host_names import NamedHost, common_slots, in_racks, read_host_file, read_hosts
-from penstock.process.hosts.join import Join, JoinOptions, host_count, join_of
+from penstock.process.hosts.host_sizes import HostSizes, host_sizes
+from penstock.process.hosts.join import Join, JoinOptions, join_of
 from penstock.process.job import units
 from penstock.process.job.launch import agent_path, stem
 from penstock.process.job.local_home import local_home
@@ -46,6 +47,7 @@ class HostOptions:
     mixed: bool
     #: What this host shares with its neighbours; empty where nobody says so.
     rack: str = ""
+    replace_within_s: float = 600.0
 
 
 class SshHosts(NamedTuple):
@@ -54,6 +56,8 @@ class SshHosts(NamedTuple):
     hosts: list[NamedHost]
     #: Ranks on each, where the list says so.
     slots: int
+    #: How many of them the job has; the others are in reserve.
+    sizes: HostSizes
 
 
 def hosts_asked(words: CommandLine, environment: Mapping[str, str]) -> Join | SshHosts | None:
@@ -73,7 +77,10 @@ def hosts_asked(words: CommandLine, environment: Mapping[str, str]) -> Join | Ss
         if key in words.given and values[key]
     }
     rdzv_id = values["rdzv_id"] if values["rdzv_id"] != "none" else ""
-    join = join_of(JoinOptions(rdzv_id=rdzv_id, standalone=values["standalone"], **chosen, **texts), facts)
+    reserve = {"sizes": values["sizes"], "spare_hosts": values["spare_hosts"]}
+    join = join_of(
+        JoinOptions(rdzv_id=rdzv_id, standalone=values["standalone"], **reserve, **chosen, **texts), facts
+    )
     if join is None and facts.note and not values["standalone"] and "nnodes" not in words.given:
         _note(facts.note)
     return join
@@ -98,6 +105,7 @@ def host_options(values: Mapping[str, Any]) -> HostOptions:
     return HostOptions(
         lease_s=lease_s,
         host_wait_s=_seconds("--host-wait", values["host_wait"]),
+        replace_within_s=_seconds("--replace-within", values["replace_within"]),
         detach_after_s=_seconds("--detach-after", values["detach_after"]),
         fanout=values["fanout"],
         state=None if state is None else str(Path(state).absolute()),
@@ -113,6 +121,7 @@ def furnish_join(
     """The host directory of this host of a job that others join."""
     agent_path()
     options = host_options(words.values)
+    check_elastic(spec, join.sizes)
     secret = _join_secret(home, join, words, environment)
     for note in join.notes:
         _note(note)
@@ -155,6 +164,11 @@ def host_file(join: Join, options: HostOptions, *, local_address: str, slots: in
         endpoint=addresses.joined(address if founder else peer, join.port),
         founder=founder,
         nnodes=join.hosts,
+        sizes=list(join.sizes),
+        replace_within_ms=round(
+            1000 * (options.replace_within_s if join.last_call_s is None else join.last_call_s)
+        ),
+        spare=join.spare,
         node_rank=join.node_rank,
         slots=slots,
         rack=options.rack,
@@ -228,15 +242,39 @@ def _ssh_hosts(words: CommandLine) -> SshHosts:
         if values["hosts"] is not None
         else read_host_file(Path(values["hostfile"]))
     )
-    if "nnodes" in words.given and host_count(values["nnodes"])[0] != len(hosts):
-        raise UsageError(f"--nnodes is {values['nnodes']}, and {len(hosts)} hosts are named")
+    sizes = _named_sizes(words, len(hosts))
     if not str(values["ranks"]).lstrip("+-").isdigit():
         raise UsageError(
             f"--ranks must be a number with --hosts, got {values['ranks']}",
             hint="hosts are not looked at before the job runs there; slots=N in a host file counts as well",
         )
     hosts = in_racks(hosts)
-    return SshHosts(hosts, 0 if "ranks" in words.given else common_slots(hosts))
+    return SshHosts(hosts, 0 if "ranks" in words.given else common_slots(hosts), sizes)
+
+
+def _named_sizes(words: CommandLine, named: int) -> HostSizes:
+    """How many of the hosts that are named the job has; the last ones are in reserve."""
+    values, spare_hosts = words.values, words.values["spare_hosts"]
+    if spare_hosts >= named:
+        raise UsageError(
+            f"--spare-hosts must be less than the hosts that are named, got {spare_hosts} of {named}"
+        )
+    nnodes = values["nnodes"] if "nnodes" in words.given else str(named - spare_hosts)
+    sizes = host_sizes(nnodes, values["sizes"])
+    if sizes.most > named or ("spare_hosts" in words.given and sizes.most != named - spare_hosts):
+        reserve = f", {spare_hosts} of them in reserve" if spare_hosts else ""
+        raise UsageError(f"--nnodes is {nnodes}, and {named} hosts are named{reserve}")
+    return sizes
+
+
+def check_elastic(spec: JobSpec, sizes: Sequence[int]) -> None:
+    """Ranks that restart alone keep their numbers, so a job of them has one size."""
+    alone = [role.name for role in spec.roles if role.policy.restart == "one"]
+    if sizes and alone:
+        raise UsageError(
+            f"--nnodes MIN:MAX and --restart one exclude each other (role {alone[0]})",
+            hint="--spare-hosts and --restart one go together",
+        )
 
 
 def _full_name(environment: Mapping[str, str]) -> str:

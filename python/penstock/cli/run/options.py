@@ -192,6 +192,23 @@ HOSTS = (
         "10m",
     ),
     Option(
+        ("--spare-hosts",),
+        "count",
+        "Of the hosts, so many in reserve: one takes the place of a host that is lost.",
+        0,
+    ),
+    Option(
+        ("--sizes",),
+        "text",
+        "With --nnodes MIN:MAX: numbers of hosts that the job may go on with (default: those that divide MAX).",
+    ),
+    Option(
+        ("--replace-within",),
+        "text",
+        "With --nnodes MIN:MAX: how long a lost host is waited for before the job goes on with fewer.",
+        "10m",
+    ),
+    Option(
         ("--state",),
         "text",
         "A directory that all hosts see: two hosts survive the loss of one, and a second start continues.",

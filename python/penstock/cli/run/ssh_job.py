@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.cli.escape import harmless
-from penstock.cli.run.many_hosts import HostOptions, SshHosts, host_options
+from penstock.cli.run.many_hosts import HostOptions, SshHosts, check_elastic, host_options
 from penstock.cli.run.options import CommandLine
 from penstock.errors.process import JoinInvalid
 from penstock.process.hosts.addresses import address_of_interface, is_loopback, joined
@@ -25,6 +25,7 @@ from penstock.process.job.spec import JobSpec
 def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -> int:
     """Start the job on all hosts, and stay until it has ended; detached, until it runs."""
     options = host_options(words.values)
+    check_elastic(spec, asked.sizes.sizes)
     if asked.slots:
         spec = replace(spec, roles=[replace(role, ranks=asked.slots) for role in spec.roles])
     # The launcher's own directory of the job: its name, and where to ask.
@@ -32,8 +33,10 @@ def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -
     shipment = Shipment(agent_path(), str(spec.python or sys.executable))
     limits = SshLimits(host_wait_s=options.host_wait_s, detach_after_s=options.detach_after_s)
     starter = SshStarter([host.name for host in asked.hosts], shipment, limits, _tell)
+    if asked.sizes.is_elastic:
+        _tell(f"note: the job {asked.sizes.words()}")
     try:
-        starter.start(bundles_of(spec, directory.name, asked.hosts, options))
+        starter.start(bundles_of(spec, directory.name, asked, options))
     except BaseException:
         # Nothing runs anywhere, so there is no job to list.
         shutil.rmtree(directory, ignore_errors=True)
@@ -51,10 +54,11 @@ def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -
 
 
 def bundles_of(
-    spec: JobSpec, job: str, hosts: Sequence[NamedHost], options: HostOptions
+    spec: JobSpec, job: str, asked: SshHosts, options: HostOptions
 ) -> Callable[[Sequence[HostGreeting]], list[Bundle]]:
-    """What each host gets, once all have said where they are. The first founds the job."""
+    """What each host gets, once all have said where they are. The first founds the job, the last are in reserve."""
     secret = os.urandom(32).hex()
+    hosts, sizes = asked.hosts, asked.sizes
 
     def bundles(greetings: Sequence[HostGreeting]) -> list[Bundle]:
         reached = [_address(greeting, options) for greeting in greetings]
@@ -73,8 +77,11 @@ def bundles_of(
                     port=greeting.port,
                     endpoint=endpoint,
                     founder=number == 0,
-                    nnodes=len(hosts),
-                    node_rank=number,
+                    nnodes=sizes.most,
+                    sizes=list(sizes.sizes),
+                    replace_within_ms=round(options.replace_within_s * 1000),
+                    spare=number >= sizes.most,
+                    node_rank=number if number < sizes.most else None,
                     slots=spec.roles[0].ranks,
                     rack=host.rack,
                     lease_ms=round(options.lease_s * 1000),
@@ -85,7 +92,7 @@ def bundles_of(
                     continues=options.state is not None,
                     interface=options.interface,
                     mixed=options.mixed,
-                    expected=names,
+                    expected=names[: sizes.most],
                     versions=greeting.versions,
                 ),
                 secret=secret,

@@ -28,7 +28,19 @@ NEEDLESS_ALONE = {
     "rdzv_conf": "the ranks of one machine meet through MASTER_PORT",
     "local_addr": "the ranks of one machine meet at 127.0.0.1",
     **dict.fromkeys(
-        ("lease", "host_wait", "state", "interface", "mixed", "no_key", "detach_after", "fanout"),
+        (
+            "lease",
+            "host_wait",
+            "spare_hosts",
+            "sizes",
+            "replace_within",
+            "state",
+            "interface",
+            "mixed",
+            "no_key",
+            "detach_after",
+            "fanout",
+        ),
         "the job has one host",
     ),
 }

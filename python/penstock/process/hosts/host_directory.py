@@ -44,6 +44,11 @@ class HostFile:
     endpoint: str
     founder: bool
     nnodes: int
+    #: With how many hosts it may go on, and how long a lost one is waited for before; none where their number is fixed.
+    sizes: list[int] = field(default_factory=list)
+    replace_within_ms: int = 600_000
+    #: Whether this host stands back for others when the job is founded.
+    spare: bool = False
     node_rank: int | None = None
     slots: int = 0
     rack: str = ""

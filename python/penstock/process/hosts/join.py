@@ -13,8 +13,8 @@ from typing import NamedTuple
 from penstock.errors.process import JoinInvalid
 from penstock.errors.root import UsageError
 from penstock.process.hosts.engine_environment import EngineFacts
+from penstock.process.hosts.host_sizes import HostSizes, host_sizes
 
-HOSTS_MAX = 1_000_000
 #: What torchrun's c10d takes where nobody gave a port.
 PORT = 29_400
 #: And its static rendezvous.
@@ -48,6 +48,9 @@ class JoinOptions:
     master_addr: str | None = None
     master_port: int | None = None
     standalone: bool = False
+    sizes: str | None = None
+    #: Of the hosts that an engine counts, those that are to be in reserve.
+    spare_hosts: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,10 @@ class Join:
     hosts: int
     #: This host's number, where somebody counts; else hosts are numbered as they come.
     node_rank: int | None
+    #: With how many hosts it may go on; empty where the number is fixed.
+    sizes: Sequence[int] = ()
+    #: Whether this host is in reserve from the start.
+    spare: bool = False
     meeting_host: str
     port: int
     rendezvous_id: str
@@ -70,6 +77,8 @@ class Join:
     is_meeting_host: bool | None = None
     #: How long to wait for hosts, where --rdzv-conf says so (``join_timeout``).
     wait_s: float | None = None
+    #: How long more of them are waited for where fewer are enough (``last_call_timeout``).
+    last_call_s: float | None = None
     ends_at: float | None = None
     #: How often an engine has started the job again: each start has its own name and secret, and continues the state of the first.
     restart: int = 0
@@ -102,52 +111,44 @@ class Join:
         return f"{begin}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def host_count(nnodes: str) -> tuple[int, str]:
-    """How many hosts ``--nnodes`` asks for, and a word about it where that is not plain."""
-    if not re.fullmatch(r"\d{1,9}(:\d{1,9})?", nnodes):
-        raise UsageError(f"--nnodes must be a number or MIN:MAX, got {nnodes}")
-    least, _, most = nnodes.partition(":")
-    count, fewest = int(most or least), int(least)
-    if not 1 <= fewest <= count <= HOSTS_MAX:
-        raise UsageError(f"--nnodes must be 1 to {HOSTS_MAX}, and MIN at most MAX, got {nnodes}")
-    elastic = fewest != count
-    return count, f"--nnodes {nnodes}: the job starts when all {count} hosts are there" if elastic else ""
-
-
 def join_of(options: JoinOptions, facts: EngineFacts) -> Join | None:
     """What is to be joined; nothing for a job of this host alone. Options win over what an engine says."""
     if options.standalone:
         return None
-    if options.nnodes is None:
-        hosts, note = facts.hosts or 1, ""
-    else:
-        hosts, note = host_count(options.nnodes)
+    sizes = _sizes(options, facts)
+    hosts = sizes.most
     if hosts == 1:
         return None
     _check_backend(options)
     host, port, at_first = _meeting(options, facts, hosts)
     node_rank = facts.node_rank if options.node_rank is None else _node_rank(options.node_rank, hosts)
+    # An engine counts all hosts that it gave, and those beyond the job's number are in reserve.
+    reserve = options.node_rank is None and node_rank is not None and hosts <= node_rank < (facts.hosts or 0)
+    if reserve:
+        node_rank = None
     if node_rank is not None and node_rank >= hosts:
         raise JoinInvalid(
             reason=f"host rank {node_rank} is beyond the last of {hosts} hosts",
             hint="host ranks count from 0: --node-rank, or the engine's, below --nnodes",
         )
-    if at_first and node_rank is None:
+    if at_first and node_rank is None and not reserve:
         raise JoinInvalid(
             reason="--master-addr needs --node-rank, because the host with rank 0 is the meeting point",
             hint=f"--rdzv-endpoint {host}:{port} needs no ranks",
         )
     conf = rendezvous_conf(options.rdzv_conf)
-    notes = [note] if note else []
+    notes = [f"--nnodes {options.nnodes}: the job {sizes.words()}"] if sizes.is_elastic else []
     if host.strip("[]") in _LOCAL:
         notes.append(f"{host or 'localhost'} is this machine, so all {hosts} hosts are expected on it")
     return Join(
         hosts=hosts,
         node_rank=node_rank,
+        sizes=sizes.sizes,
+        spare=reserve,
         meeting_host=host or "localhost",
         port=port,
         rendezvous_id=options.rdzv_id or facts.rendezvous_id or "none",
-        names=tuple(facts.names) if len(facts.names) == hosts else (),
+        names=tuple(facts.names[:hosts]) if options.node_rank is None and len(facts.names) >= hosts else (),
         own_name=facts.own_name,
         rack=facts.rack,
         meets_at_first=at_first,
@@ -156,8 +157,23 @@ def join_of(options: JoinOptions, facts: EngineFacts) -> Join | None:
         is_named_by_engine=facts.engine == "slurm" and not options.rdzv_id,
         is_meeting_host=conf.is_host,
         wait_s=conf.join_timeout_s,
+        last_call_s=conf.last_call_timeout_s,
         notes=notes,
     )
+
+
+def _sizes(options: JoinOptions, facts: EngineFacts) -> HostSizes:
+    """How many hosts, as the options say, or the engine less those in reserve."""
+    if options.nnodes is not None:
+        return host_sizes(options.nnodes, options.sizes)
+    if options.sizes is not None:
+        raise UsageError("--sizes needs --nnodes MIN:MAX")
+    count = (facts.hosts or 1) - options.spare_hosts
+    if options.spare_hosts and count < 1:
+        raise UsageError(
+            f"--spare-hosts must be less than the hosts that there are, got {options.spare_hosts} of {facts.hosts or 1}"
+        )
+    return HostSizes(count)
 
 
 class RendezvousConf(NamedTuple):
@@ -165,6 +181,7 @@ class RendezvousConf(NamedTuple):
 
     is_host: bool | None = None
     join_timeout_s: float | None = None
+    last_call_timeout_s: float | None = None
 
 
 def rendezvous_conf(text: str) -> RendezvousConf:
@@ -178,12 +195,13 @@ def rendezvous_conf(text: str) -> RendezvousConf:
     is_host = fields.get("is_host")
     if is_host is not None and is_host.lower() not in _BOOLEANS:
         raise UsageError(f"--rdzv-conf is_host must be 1 or 0, got {is_host}")
-    limit = fields.get("join_timeout")
-    if limit is not None and not re.fullmatch(r"\d+(\.\d+)?", limit):
-        raise UsageError(f"--rdzv-conf join_timeout must be seconds, got {limit}")
-    return RendezvousConf(
-        None if is_host is None else _BOOLEANS[is_host.lower()], None if limit is None else float(limit)
-    )
+    limits: list[float | None] = []
+    for key in ("join_timeout", "last_call_timeout"):
+        limit = fields.get(key)
+        if limit is not None and not re.fullmatch(r"\d+(\.\d+)?", limit):
+            raise UsageError(f"--rdzv-conf {key} must be seconds, got {limit}")
+        limits.append(None if limit is None else float(limit))
+    return RendezvousConf(None if is_host is None else _BOOLEANS[is_host.lower()], *limits)
 
 
 def split_endpoint(
