@@ -52,7 +52,6 @@ def test_a_job_goes_on_with_fewer_hosts_and_with_all_of_them_again(tmp_path: Pat
         for index in (1, 3):
             job.start(index, nnodes="2:4", node_rank=None)
         until(lambda: [state for _, state in _hosts(job, 0)].count("spare") == 2, job.account)
-        until(lambda: "is a spare: the job runs on 2 of 4 hosts" in job.output(1), job.account)
         life = job.lives()[0]
         (tmp_path / "fail-0").touch()
         until(lambda: not job.rank_pids(0)[0], job.account)

@@ -149,7 +149,9 @@ def _hosts(entry: dict[str, Any]) -> str:
     states = dict(about.get("states", []))
     lost = [f"the host of host rank {rank} is {states.get(rank, 'lost')}" for rank in about.get("lost", [])]
     back = [f"the host of host rank {rank} is back" for rank in about.get("back", [])]
-    return ", ".join([*lost, *back, *placed]) or "the list of hosts is new"
+    resize = about.get("resize") or {}
+    why = [f"the job {resize['why']}"] if "why" in resize else []
+    return ", ".join([*lost, *back, *placed, *why]) or "the list of hosts is new"
 
 
 def _trouble(entry: dict[str, Any]) -> str:

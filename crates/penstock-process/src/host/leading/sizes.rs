@@ -44,7 +44,7 @@ impl Change {
             if more > 0 { format!("{} and {more} more", some.join(", ")) } else { some.join(", ") }
         };
         match (before == after, self.takes_over.is_empty()) {
-            (true, _) => format!("{} in place of who was lost", named(&self.takes_over)),
+            (true, _) => format!("has {} in place of who was lost", named(&self.takes_over)),
             (false, true) => format!("goes on with {after} hosts instead of {before}"),
             (false, false) => {
                 format!(
@@ -133,7 +133,7 @@ mod tests {
     fn who_rests_is_a_spare_and_takes_over_at_once() {
         let change = decide(6, &[1], &[4, 5], &[4], false).expect("a spare takes over");
         assert_eq!((change.takes_over.clone(), change.sizes), (vec![5], (4, 4)), "of the same rack");
-        assert_eq!(change.words(&|rank| format!("gpu{rank}")), "gpu5 in place of who was lost");
+        assert_eq!(change.words(&|rank| format!("gpu{rank}")), "has gpu5 in place of who was lost");
         // Two spares for three that were lost: first they are waited for.
         assert_eq!(decide(6, &[0, 1, 2], &[4, 5], &[2, 4], false), None);
         let change = decide(6, &[0, 1, 2], &[4, 5], &[2, 3, 4], true).expect("smaller, with both");
