@@ -11,7 +11,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from benchmarks.host_swarm import Swarm, cpu_s, memory_kb, until
 IDLE_S = 10.0
 QUESTIONS = 5
 ROUNDS = 5
+#: Of hosts that are lost: short, because it is waited for.
+LEASE_S = 2.0
 #: Says which rank of which life began, then waits.
 MARKING = (
     "import os, signal; e = os.environ;"
@@ -157,11 +159,11 @@ def _begin_ranks(folder: Path, hosts: int) -> float:
     return took_s
 
 
-def _marking(folder: Path, hosts: int, ranks_of_host: int) -> tuple[Swarm, Path]:
+def _marking(folder: Path, hosts: int, ranks_of_host: int, **more: Any) -> tuple[Swarm, Path]:
     marks = folder / "marks"
     marks.mkdir(parents=True)
     command = [sys.executable, "-S", "-c", MARKING]
-    swarm = Swarm(folder, hosts, ranks_of_host, command, environment={"MARKS": str(marks)})
+    swarm = Swarm(folder, hosts, ranks_of_host, command, environment={"MARKS": str(marks)}, **more)
     swarm.furnish()
     return swarm, marks
 
@@ -170,7 +172,63 @@ def _of_life(marks: Path, life: int) -> list[str]:
     return [name for name in os.listdir(marks) if name.startswith(f"{life}-")]
 
 
-SCENES = {"idle": idle, "loss": loss, "death": death, "ranks": ranks}
+def replaced(folder: Path, hosts: int) -> dict[str, Any]:
+    """A host is lost with everything on it, and one in reserve takes its place: how long until all ranks run again."""
+    return {"lease_s": LEASE_S, "took_s": _lose_hosts(folder, hosts, spares=ROUNDS)}
+
+
+def shrunk(folder: Path, hosts: int) -> dict[str, Any]:
+    """A host is lost with everything on it, and nobody is waited for: how long until the ranks that are left run again."""
+    sizes = tuple(range(1, hosts + 1))
+    return {
+        "lease_s": LEASE_S,
+        "took_s": [
+            took
+            for number in range(ROUNDS)
+            for took in _lose_hosts(folder / str(number), hosts, spares=0, sizes=sizes)
+        ],
+    }
+
+
+def _lose_hosts(folder: Path, hosts: int, *, spares: int, sizes: Sequence[int] = ()) -> list[float]:
+    swarm, marks = _marking(folder, hosts, 8 // hosts, lease_s=LEASE_S, spares=spares, sizes=sizes)
+    swarm.start()
+    until(lambda: len(_of_life(marks, 0)) == 8, "the first life")
+    until(lambda: _states(swarm).count("spare") == spares, "the spares")
+    took = []
+    for life in range(spares or 1):
+        time.sleep(2.0)
+        # The last of the hosts, then whoever took its place.
+        left = 8 if spares else 8 - 8 // hosts
+        begun = time.perf_counter()
+        swarm.lose(hosts - 1 if life == 0 else _host_of(swarm, hosts - 1))
+        until(lambda young=life + 1, left=left: len(_of_life(marks, young)) == left, f"life {life + 1}")  # type: ignore[misc]
+        took.append(time.perf_counter() - begun)
+    for host in range(hosts + spares):
+        swarm.lose(host)
+    return took
+
+
+def _states(swarm: Swarm) -> list[str]:
+    rows = swarm.ask(0, "hosts").get("rows") or [{}]
+    return [host["state"] for host in rows[0].get("hosts") or []]
+
+
+def _host_of(swarm: Swarm, rank: int) -> int:
+    """Which host has a host rank now."""
+    rows = swarm.ask(0, "hosts")["rows"]
+    (name,) = [host["name"] for host in rows[0]["hosts"] if host["rank"] == rank]
+    return int(name.removeprefix("host"))
+
+
+SCENES = {
+    "idle": idle,
+    "loss": loss,
+    "death": death,
+    "ranks": ranks,
+    "replaced": replaced,
+    "shrunk": shrunk,
+}
 
 
 def main(words: list[str]) -> int:

@@ -81,6 +81,10 @@ class Swarm:
     ranks: int = 1
     command: Sequence[str] = ("sleep", "3600")
     lease_s: float = 30.0
+    #: Hosts beyond those of the job.
+    spares: int = 0
+    #: Numbers of hosts that the job may go on with; none where its number is fixed.
+    sizes: Sequence[int] = ()
     environment: dict[str, str] = field(default_factory=dict)
     directories: list[Path] = field(default_factory=list)
     #: Host ranks by directory, for processes that name theirs.
@@ -105,7 +109,7 @@ class Swarm:
             restarts=Restarts(most=100, backoff_s=0.0, same_failure_max=0, failure_grace_s=0.5),
         )
         description = launch.spec().to_json("swarm-0000")
-        for number in range(self.hosts):
+        for number in range(self.hosts + self.spares):
             home = self.home(number)
             home.mkdir(parents=True)
             place = HostPlace(home=home / "home", local=home / "local")
@@ -123,7 +127,10 @@ class Swarm:
             endpoint=f"{self.address(0)}:{PORT}",
             founder=founder,
             nnodes=self.hosts,
-            node_rank=number,
+            sizes=list(self.sizes),
+            replace_within_ms=0,
+            spare=number >= self.hosts,
+            node_rank=number if number < self.hosts else None,
             slots=self.ranks,
             port=PORT if founder else 0,
             lease_ms=round(self.lease_s * 1000),
@@ -133,7 +140,7 @@ class Swarm:
         """Start the hosts, a few at once; seconds until the last launcher has done its part."""
         begun = time.perf_counter()
         running: list[subprocess.Popen[bytes]] = []
-        for number in hosts if hosts is not None else range(self.hosts):
+        for number in hosts if hosts is not None else range(self.hosts + self.spares):
             running.append(self.launch(number))
             while len(running) >= STARTS_AT_ONCE:
                 running = [launcher for launcher in running if launcher.poll() is None]

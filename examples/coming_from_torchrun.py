@@ -1,5 +1,6 @@
 """Coming from torchrun: the same script, the same options, another launcher, the same weights."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -44,6 +45,8 @@ def main(folder: Path) -> None:
 if __name__ == "__main__":
     if "RANK" in os.environ:
         train(Path(sys.argv[1]))
+        # Gloo's last work is let go while Python still runs: its threads abort a process that is about to end.
+        gc.collect()
     else:
         with tempfile.TemporaryDirectory() as place:
             main(Path(place))

@@ -1,6 +1,7 @@
 """A script for torchrun as its users have it: knows nothing of Penstock, trains with DDP, keeps a snapshot, prints what it did."""
 
 import argparse
+import gc
 import hashlib
 import os
 from pathlib import Path
@@ -72,3 +73,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    # Gloo's last work is let go while Python still runs: its threads abort a process that is about to end.
+    gc.collect()

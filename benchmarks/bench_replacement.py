@@ -1,0 +1,33 @@
+"""A host that is lost costs the rest of its lease and a restart: with a spare, and with fewer hosts.
+
+Eight ranks on four hosts of this machine, each with a real keeper, agent and coordinator. The peer is the same restart after the death of one
+rank, in the same run; times are from the loss, all processes of the host killed at once, until every rank of the next life has begun.
+"""
+
+import statistics
+
+from benchmarks.host_swarm import apart
+from benchmarks.table import Table
+
+SCENES = "benchmarks.host_scenes"
+HOSTS = "4"
+#: What is asked: the lease and so many times the restart.
+RESTARTS = 1.5
+
+
+def run() -> Table:
+    """Measure in one run."""
+    table = Table("a lost host over its lease and 1.5 restarts; at most 1", "of what is asked")
+    restart_s = statistics.median(apart(SCENES, ["death", HOSTS])["took_s"])
+    table.add("what is asked", 1.0, f"a restart after the death of a rank takes {restart_s:.2f} s")
+    for scene, words in (("replaced", "a spare takes the place"), ("shrunk", "the job goes on with fewer")):
+        seen = apart(SCENES, [scene, HOSTS])
+        took_s, lease_s = statistics.median(seen["took_s"]), seen["lease_s"]
+        asked_s = lease_s + RESTARTS * restart_s
+        least, most = min(seen["took_s"]), max(seen["took_s"])
+        table.add(
+            words,
+            took_s / asked_s,
+            f"{took_s:.2f} s ({least:.2f} to {most:.2f}) with a lease of {lease_s:g} s; asked {asked_s:.2f} s",
+        )
+    return table
