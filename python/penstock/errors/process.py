@@ -288,3 +288,27 @@ class BundleInvalid(ProcessError):
     def __init__(self, *, reason: str) -> None:
         self.reason = reason
         super().__init__(f"the launcher sent something else than a job: {reason}")
+
+
+class ProfileInvalid(ProcessError):
+    """A profile of faults that makes no sense, with the cause and the field."""
+
+    def __init__(
+        self, *, place: str, reason: str, cause: str = "", field: str = "", hint: str | None = None
+    ) -> None:
+        self.place, self.cause, self.field, self.reason = place, cause, field, reason
+        if hint is not None:
+            self.hint = hint
+        where = f", cause {cause!r}" if cause else ""
+        what = f"{field} {reason}" if field else reason
+        super().__init__(f"profile {place}{where}: {what}")
+
+
+class SimulationInvalid(ProcessError):
+    """An imagined job that makes no sense, with the field."""
+
+    def __init__(self, *, field: str, reason: str, hint: str | None = None) -> None:
+        self.field, self.reason = field, reason
+        if hint is not None:
+            self.hint = hint
+        super().__init__(f"{field.replace('_', '-')}: {reason}")

@@ -136,7 +136,8 @@ impl<'a> World<'a> {
             Event::Fault(place) => {
                 let fault = self.faults[place];
                 self.count(fault, self.gang.is_well());
-                self.hit(fault);
+                // Nobody has noticed anything yet.
+                return self.hit(fault);
             }
             Event::RankFailed(life) if is_current(&self.gang, life) && self.gang.is_undetected => {
                 self.fail(1);
@@ -174,10 +175,10 @@ impl<'a> World<'a> {
             Event::Started(life) if is_current(&self.gang, life) && self.gang.stage == Stage::Starting => {
                 self.gang.stage = Stage::Loading;
                 let load_ms = if life == 0 { 0 } else { times.load_ms };
-                self.queue.add(self.now_ms + load_ms, Event::Loaded(life));
+                return self.queue.add(self.now_ms + load_ms, Event::Loaded(life));
             }
             Event::Loaded(life) if is_current(&self.gang, life) && self.gang.stage == Stage::Loading => {
-                self.gang.stage = Stage::Training { since_ms: self.now_ms };
+                return self.gang.stage = Stage::Training { since_ms: self.now_ms };
             }
             Event::Look => {}
             // It is out of date.

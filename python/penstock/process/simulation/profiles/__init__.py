@@ -1,0 +1,1 @@
+"""Profiles of faults that come with Penstock."""
