@@ -164,7 +164,10 @@ impl<'a> World<'a> {
                 self.settle_stage();
             }
             Event::Back(machine, loss) if self.machines.is_lost(machine, loss) => {
-                self.machines.come_back(machine)
+                self.machines.come_back(machine);
+                if self.machines.is_whole() {
+                    return;
+                }
             }
             Event::Ended(life) if is_current(&self.gang, life) && self.gang.stage == Stage::Ending => {
                 (self.gang.stage, self.gang.is_undetected) = (Stage::Down, false);

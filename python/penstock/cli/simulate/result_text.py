@@ -7,7 +7,7 @@ from penstock.cli.simulate.picture import day_line, share_bar
 from penstock.process.simulation import ACCOUNTS, SimulationPlan, Summary, daly_s, young_s
 from penstock.process.simulation.outcomes import Spread
 
-_BAR_WIDTH = 24
+_BAR_WIDTH = 20
 
 
 def percent(share: float) -> str:
@@ -32,17 +32,21 @@ def span(seconds: float) -> str:
 
 
 def head_line(plan: SimulationPlan, *, without: str = "") -> str:
-    """What was imagined."""
+    """What was imagined, in two lines."""
     parts = {
         "hosts": f"{plan.hosts:,} hosts × {plan.gpus_per_host} GPUs",
         "spare-hosts": f"{plan.spare_hosts} in reserve",
         "for": span(plan.for_s),
-        "save-every": f"a save every {span(plan.save_every_s)}",
-        "lease": f"lease {span(plan.lease_s)}",
         "faults": f"faults {plan.profile.name}",
         "seeds": f"{plan.seeds} {'seed' if plan.seeds == 1 else 'seeds'}",
+        "save-every": f"a save every {span(plan.save_every_s)}",
+        "lease": f"lease {span(plan.lease_s)}",
+        "start": f"start {span(plan.start_s)}",
+        "load": f"load {span(plan.load_s)}",
+        "save": f"save {span(plan.save_s)}",
     }
-    return ", ".join(text for name, text in parts.items() if name != without)
+    shown = [text for name, text in parts.items() if name != without]
+    return f"{', '.join(shown[:5])}\n{', '.join(shown[5:])}"
 
 
 def interval_line(summary: Summary, *, with_own: bool = True) -> str:
@@ -51,11 +55,9 @@ def interval_line(summary: Summary, *, with_own: bool = True) -> str:
     if between_s is None or not plan.save_s:
         return "save interval: without faults, or with saves that cost nothing, the formulas say nothing"
     young, daly = young_s(plan.save_s, between_s), daly_s(plan.save_s, between_s)
-    own = f"; this is {span(plan.save_every_s)}" if with_own else ""
-    return (
-        f"save interval by Young {span(young)}, by Daly {span(daly)} "
-        f"(a save of {span(plan.save_s)}, a fault every {span(between_s)}){own}"
-    )
+    own = f", here {span(plan.save_every_s)}" if with_own else ""
+    given = f"for a save of {span(plan.save_s)} and a fault every {span(between_s)}"
+    return f"save interval by Young {span(young)}, by Daly {span(daly)}{own}\n  {given}"
 
 
 def print_summary(summary: Summary) -> None:
@@ -72,7 +74,7 @@ def print_summary(summary: Summary) -> None:
         (
             ACCOUNTS[name],
             percent(share.mean),
-            f"± {100 * share.deviation:.2g}",
+            f"± {100 * share.deviation:.2f}",
             span(share.mean * plan.for_s),
             share_bar(share.mean / most if most else 0.0, _BAR_WIDTH),
         )
