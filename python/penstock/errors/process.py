@@ -1,6 +1,7 @@
 """Errors of jobs."""
 
 from pathlib import Path
+from typing import ClassVar
 
 from penstock.errors.root import PenstockError
 
@@ -307,8 +308,15 @@ class ProfileInvalid(ProcessError):
 class SimulationInvalid(ProcessError):
     """An imagined job that makes no sense, with the field."""
 
+    _HINTS: ClassVar[dict[str, str]] = {
+        "causes": "fewer hosts, a shorter --for, or smaller rates: such a job would do nothing but restart",
+        "save_every": "a longer --save-every, or a shorter --save and --write",
+        "lease": "as `penstock run --lease`, 2s or longer",
+    }
+
     def __init__(self, *, field: str, reason: str, hint: str | None = None) -> None:
         self.field, self.reason = field, reason
+        hint = self._HINTS.get(field) if hint is None else hint
         if hint is not None:
             self.hint = hint
         super().__init__(f"{field.replace('_', '-')}: {reason}")

@@ -194,13 +194,13 @@ impl Machines {
     }
 
     /// A host takes a host rank.
-    pub(super) fn fill(&mut self, machine: usize, host_rank: u32, has_processes: bool, now_ms: u64) {
+    pub(super) fn fill(&mut self, machine: usize, host_rank: u32, now_ms: u64) {
         self.drop_spare(machine);
         self.learn(machine, Fact::Placed);
         self.seat(machine, host_rank);
         if !self.all[machine].is_alive {
             // It died while it was a spare, and nobody has noticed.
-            self.silent.insert(machine, Silent { is_covered: true, has_processes });
+            self.silent.insert(machine, Silent { is_covered: true, has_processes: false });
         }
         self.filled_ms = now_ms;
         self.replacements += 1;

@@ -37,7 +37,8 @@ pub(super) struct World<'a> {
     accounts: Accounts,
     interruptions: Vec<CauseCount>,
     now_ms: u64,
-    look_ms: u64,
+    /// When the decider, or who gives out host ranks, wants to look again.
+    look_ms: Option<u64>,
     spares_lost: u64,
     shrinks: u64,
     ended: Option<EarlyEnd>,
@@ -63,7 +64,7 @@ impl<'a> World<'a> {
             accounts: Accounts::default(),
             interruptions: vec![CauseCount::default(); plan.causes.len()],
             now_ms: 0,
-            look_ms: 0,
+            look_ms: Some(0),
             spares_lost: 0,
             shrinks: 0,
             ended: None,
@@ -183,7 +184,7 @@ impl<'a> World<'a> {
             Event::Loaded(life) if is_current(&self.gang, life) && self.gang.stage == Stage::Loading => {
                 return self.gang.stage = Stage::Training { since_ms: self.now_ms };
             }
-            Event::Look => {}
+            Event::Look if self.look_ms == Some(self.now_ms) => {}
             // It is out of date.
             _ => return,
         }
@@ -295,7 +296,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Asks the decider, and does what it says, until nothing follows.
+    /// Asks the decider, and does what it says, until nothing follows at once.
     fn consult(&mut self) {
         for _ in 0..CONSULTATIONS_MAX {
             let (gpus, step_ms) = (self.plan.gpus_per_host, self.plan.times.step_ms);
@@ -306,73 +307,65 @@ impl<'a> World<'a> {
                 gangs: vec![self.gang.view(&self.machines, gpus, step_ms)],
                 hosts: Some(self.machines.facts()),
             };
-            let (entries, orders) = self.decider.consider_view(&view);
+            let (_, orders) = self.decider.consider_view(&view);
             if orders.over.is_some() {
                 self.close(false);
                 self.ended = Some(EarlyEnd { at_ms: self.now_ms, reason: orders.reason });
                 return;
             }
-            if let Some(look_ms) = orders.look_at_ms {
-                self.look_at(look_ms);
-            }
             let obeyed = self.obey(&orders);
-            let placed = self.place_hosts();
-            if entries.is_empty() && !obeyed && !placed {
+            let (placed, wait_ms) = self.place_hosts();
+            let look_ms = orders.look_at_ms.into_iter().chain(wait_ms).min();
+            let look_ms = look_ms.map(|at_ms| at_ms.max(self.now_ms + 1));
+            if let Some(at_ms) = look_ms.filter(|_| look_ms != self.look_ms) {
+                self.queue.add(at_ms, Event::Look);
+            }
+            self.look_ms = look_ms;
+            if !obeyed && !placed {
                 return;
             }
         }
     }
 
-    fn look_at(&mut self, at_ms: u64) {
-        let at_ms = at_ms.max(self.now_ms + 1);
-        if self.look_ms != at_ms {
-            self.look_ms = at_ms;
-            self.queue.add(at_ms, Event::Look);
-        }
-    }
-
-    /// Does what it is told; whether that was anything new.
+    /// Does what it is told; whether the decider has more to say about that at once.
     fn obey(&mut self, orders: &Orders) -> bool {
         let times = &self.plan.times;
         let Some(order) = orders.gangs.first() else { return false };
-        match order.action {
-            Action::Prepare { incarnation } => {
-                let is_new = self.gang.preparing != Some(incarnation) && !self.gang.is_up();
-                if is_new {
-                    self.gang.preparing = Some(incarnation);
-                    self.queue.add(self.now_ms + times.prepare_ms, Event::Prepared(incarnation));
-                }
-                is_new
+        let life = self.gang.incarnation.filter(|_| self.gang.is_up());
+        match (&order.action, life) {
+            (Action::Prepare { incarnation }, None) if self.gang.preparing != Some(*incarnation) => {
+                self.gang.preparing = Some(*incarnation);
+                self.queue.add(self.now_ms + times.prepare_ms, Event::Prepared(*incarnation));
+                false
             }
-            Action::Start { incarnation } => {
-                let is_new = self.gang.incarnation < Some(incarnation) && !self.gang.is_up();
-                if is_new {
-                    let is_whole = self.machines.living() == self.machines.size();
-                    self.gang.begin(incarnation, is_whole);
-                    self.queue.add(self.now_ms + times.start_ms, Event::Started(incarnation));
-                }
-                is_new
+            (Action::Start { incarnation }, None) if self.gang.incarnation < Some(*incarnation) => {
+                let is_whole = self.machines.living() == self.machines.size();
+                self.gang.begin(*incarnation, is_whole);
+                self.queue.add(self.now_ms + times.start_ms, Event::Started(*incarnation));
+                false
             }
-            Action::End | Action::Kill => {
-                let life =
-                    self.gang.incarnation.filter(|_| self.gang.is_up() && self.gang.ending_ms.is_none());
-                if let Some(life) = life {
-                    self.close(false);
-                    (self.gang.stage, self.gang.ending_ms) = (Stage::Ending, Some(self.now_ms));
-                    self.queue.add(self.now_ms + times.end_ms, Event::Ended(life));
-                }
-                life.is_some()
+            (Action::End, Some(life)) if self.gang.ending_ms.is_none() => {
+                self.close(false);
+                (self.gang.stage, self.gang.ending_ms) = (Stage::Ending, Some(self.now_ms));
+                self.queue.add(self.now_ms + times.end_ms, Event::Ended(life));
+                true
+            }
+            (Action::Kill, Some(life)) => {
+                self.close(false);
+                (self.gang.stage, self.gang.ending_ms) = (Stage::Ending, Some(self.now_ms));
+                self.queue.add(self.now_ms, Event::Ended(life));
+                false
             }
             _ => false,
         }
     }
 
-    /// Gives free host ranks to hosts; whether anything changed.
-    fn place_hosts(&mut self) -> bool {
+    /// Gives free host ranks to hosts; whether anything changed, and when to look again.
+    fn place_hosts(&mut self) -> (bool, Option<u64>) {
         let (vacant, candidates) = (self.machines.vacancies(), self.machines.candidates());
         let size = self.machines.size();
         if vacant.is_empty() && size == self.plan.hosts {
-            return false;
+            return (false, None);
         }
         let case = Case {
             now_ms: self.now_ms,
@@ -385,28 +378,23 @@ impl<'a> World<'a> {
             is_down: !self.gang.is_up() && self.machines.silent().next().is_none(),
         };
         match place(&case).0 {
-            Placement::Whole => false,
+            Placement::Whole => (false, None),
             Placement::Fill(filled) => {
                 for (machine, host_rank) in filled {
-                    self.machines.fill(machine, host_rank, false, self.now_ms);
+                    self.machines.fill(machine, host_rank, self.now_ms);
                 }
                 if let Some(life) = self.gang.preparing {
                     self.queue.add(self.now_ms + self.plan.times.prepare_ms, Event::Prepared(life));
                 }
-                true
+                (true, None)
             }
             Placement::Resize(to) => {
                 self.shrinks += u64::from(to < size);
                 self.machines.resize(to, self.now_ms);
                 (self.gang.preparing, self.gang.prepared) = (None, None);
-                true
+                (true, None)
             }
-            Placement::Wait(until_ms) => {
-                if let Some(until_ms) = until_ms.filter(|until_ms| *until_ms > self.now_ms) {
-                    self.queue.add(until_ms, Event::Look);
-                }
-                false
-            }
+            Placement::Wait(until_ms) => (false, until_ms.filter(|until_ms| *until_ms > self.now_ms)),
         }
     }
 }

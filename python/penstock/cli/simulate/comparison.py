@@ -16,7 +16,7 @@ KEYS = (
 )  # fmt: skip
 #: Values of one comparison, at most.
 _VALUES_MAX = 32
-_SHOWN = ("redone", "saving", "lease", "waiting")
+_SHOWN = ("redone", "saving", "lease", "waiting", "smaller", "over")
 
 
 def choices_of(request: Request, words: str) -> list[tuple[str, SimulationPlan]]:
@@ -42,6 +42,7 @@ def gpu_days_lost(summary: Summary) -> float:
 def print_comparison(key: str, summaries: Sequence[tuple[str, Summary]]) -> None:
     """A row for each choice; the cheapest has a mark."""
     print_text(head_line(summaries[0][1].plan, without=key))
+    shown = [name for name in _SHOWN if any(summary.share(name).mean for _, summary in summaries)]
     best = min(gpu_days_lost(summary) for _, summary in summaries)
     rows = []
     for value, summary in summaries:
@@ -51,13 +52,13 @@ def print_comparison(key: str, summaries: Sequence[tuple[str, Summary]]) -> None
             (
                 value,
                 f"{percent(useful.mean)} ± {100 * useful.deviation:.2g}",
-                *(percent(summary.share(account).mean) for account in _SHOWN),
+                *(percent(summary.share(account).mean) for account in shown),
                 f"{lost:,.0f}",
                 "least" if lost == best else f"+{lost - best:,.0f}",
                 f"gave up {ended}×" if ended else "",
             )
         )
-    heads = [key, "useful", *_SHOWN, "GPU-days lost", "", " "]
+    heads = [key, "useful", *shown, "GPU-days lost", "", " "]
     print_table(heads, rows, right=heads[:-1])
     print_text("GPU-days lost: paid for and not useful, hosts in reserve included")
     if key in ("save-every", "save"):

@@ -11,7 +11,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LEVELS = "▁▂▃▄▅▆▇█"
 #: Cells of the line of days, at most.
 _CELLS = 54
-_WIDTH, _ROW, _LABEL, _BAR = 860, 24, 330, 380
+_WIDTH, _ROW, _LABEL, _BAR = 860, 24, 160, 560
 #: What time was spent on; the same hue for what belongs together.
 _COLOURS = {
     "useful": "#4c78a8", "smaller": "#9ecae9", "redone": "#e45756", "saving": "#72b7b2", "detection": "#f2cf5b",
