@@ -16,6 +16,8 @@ KEYS = (
 )  # fmt: skip
 #: Values of one comparison, at most.
 _VALUES_MAX = 32
+#: Accounts that differ by less are not shown.
+_DIFFERENCE = 0.0005
 _SHOWN = ("redone", "saving", "lease", "waiting", "smaller", "over")
 
 
@@ -42,7 +44,7 @@ def gpu_days_lost(summary: Summary) -> float:
 def print_comparison(key: str, summaries: Sequence[tuple[str, Summary]]) -> None:
     """A row for each choice; the cheapest has a mark."""
     print_text(head_line(summaries[0][1].plan, without=key))
-    shown = [name for name in _SHOWN if any(summary.share(name).mean for _, summary in summaries)]
+    shown = [name for name in _SHOWN if _differs([summary.share(name).mean for _, summary in summaries])]
     best = min(gpu_days_lost(summary) for _, summary in summaries)
     rows = []
     for value, summary in summaries:
@@ -66,6 +68,11 @@ def print_comparison(key: str, summaries: Sequence[tuple[str, Summary]]) -> None
             print_text(
                 (f"save {value}: " if key == "save" else "") + interval_line(summary, with_own=key == "save")
             )
+
+
+def _differs(shares: Sequence[float]) -> bool:
+    """Whether a choice matters to an account."""
+    return max(shares) - min(shares) >= _DIFFERENCE
 
 
 def comparison_document(key: str, summaries: Sequence[tuple[str, Summary]]) -> dict[str, Any]:

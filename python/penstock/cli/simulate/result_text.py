@@ -12,7 +12,9 @@ _BAR_WIDTH = 20
 
 def percent(share: float) -> str:
     """A share as people read it; small ones keep a second digit."""
-    return f"{100 * share:.2f} %" if 0 < share < 0.0995 else f"{100 * share:.1f} %"
+    if share == 0:
+        return "0 %"
+    return f"{100 * share:.2f} %" if share < 0.0995 else f"{100 * share:.1f} %"
 
 
 def span(seconds: float) -> str:
