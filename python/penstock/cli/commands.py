@@ -85,7 +85,7 @@ COMMANDS = (
     Command(
         "simulate",
         "Live a job through on imagined hosts: what faults, spares, leases and save intervals cost over weeks.",
-        "penstock.cli.simulate.command:app",
+        "penstock.cli.simulate.simulate_command:app",
     ),
     Command(
         "data",

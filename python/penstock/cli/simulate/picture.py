@@ -107,16 +107,16 @@ def _columns(shares: Sequence[float], top: float) -> list[str]:
     """A column for each day, with the scale beside them."""
     left, width, height = 60, _WIDTH - 80, 110
     each = width / len(shares)
-    found = [_text(20, top + 12, "100 %"), _text(34, top + height, "0 %")]
+    drawn = [_text(20, top + 12, "100 %"), _text(34, top + height, "0 %")]
     for place, share in enumerate(shares):
         x = left + place * each
-        found.append(_bar(x, top, max(each - 1, 0.5), height, "#f1dcdc"))
-        found.append(
+        drawn.append(_bar(x, top, max(each - 1, 0.5), height, "#f1dcdc"))
+        drawn.append(
             _bar(x, top + height * (1 - share), max(each - 1, 0.5), height * share, _COLOURS["useful"])
         )
-    found.append(_text(left, top + height + 18, "day 1"))
-    found.append(_text(left + width - 44, top + height + 18, f"day {len(shares)}"))
-    return found
+    drawn.append(_text(left, top + height + 18, "day 1"))
+    drawn.append(_text(left + width - 44, top + height + 18, f"day {len(shares)}"))
+    return drawn
 
 
 def _bar(x: float, y: float, width: float, height: float, colour: str) -> str:

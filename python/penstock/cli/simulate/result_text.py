@@ -58,8 +58,8 @@ def interval_line(summary: Summary, *, with_own: bool = True) -> str:
         return "save interval: without faults, or with saves that cost nothing, the formulas say nothing"
     young, daly = young_s(plan.save_s, between_s), daly_s(plan.save_s, between_s)
     own = f", here {span(plan.save_every_s)}" if with_own else ""
-    given = f"for a save of {span(plan.save_s)} and a fault every {span(between_s)}"
-    return f"save interval by Young {span(young)}, by Daly {span(daly)}{own}\n  {given}"
+    known = f"for a save of {span(plan.save_s)} and a fault every {span(between_s)}"
+    return f"save interval by Young {span(young)}, by Daly {span(daly)}{own}\n  {known}"
 
 
 def print_summary(summary: Summary) -> None:

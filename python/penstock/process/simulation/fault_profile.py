@@ -28,7 +28,7 @@ class Cause:
     """One cause of interruptions, and how often it comes."""
 
     name: str
-    #: Events in 1,000 GPU-days or in 1,000 host-days; one of them is given.
+    #: Events in 1,000 GPU-days or in 1,000 host-days; one of them is set.
     per_1000_gpu_days: float | None = None
     per_1000_host_days: float | None = None
     loses: str = "rank"
@@ -104,12 +104,12 @@ def parse_profile(content: bytes, *, place: str) -> FaultProfile:
     causes = document.get("cause")
     if not isinstance(causes, list) or not causes or not all(isinstance(one, dict) for one in causes):
         raise ProfileInvalid(place=place, reason="has no cause", hint="each cause is a table [[cause]]")
-    found = tuple(_cause(place, one, document) for one in causes)
-    names = [cause.name for cause in found]
+    all_causes = tuple(_cause(place, one, document) for one in causes)
+    names = [cause.name for cause in all_causes]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ProfileInvalid(place=place, cause=twice[0], field="name", reason="stands there twice")
-    return FaultProfile(name=str(document.get("name", Path(place).stem)), causes=found)
+    return FaultProfile(name=str(document.get("name", Path(place).stem)), causes=all_causes)
 
 
 def _cause(place: str, table: Mapping[str, Any], document: Mapping[str, Any]) -> Cause:
@@ -117,11 +117,11 @@ def _cause(place: str, table: Mapping[str, Any], document: Mapping[str, Any]) ->
     if not isinstance(name, str) or not name:
         raise ProfileInvalid(place=place, field="name", reason="is missing: every cause has a name")
     _known_keys(place, table, _FIELDS, name)
-    given = [rate for rate in _RATES if rate in table]
-    if len(given) != 1:
-        reason = f"needs one rate, has {len(given)}"
+    rates = [rate for rate in _RATES if rate in table]
+    if len(rates) != 1:
+        reason = f"needs one rate, has {len(rates)}"
         raise ProfileInvalid(place=place, cause=name, reason=reason, hint=f"one of {', '.join(_RATES)}")
-    value = _number(place, name, given[0], table[given[0]])
+    value = _number(place, name, rates[0], table[rates[0]])
     loses = table.get("loses", "rank")
     if loses not in LOSES:
         reason = f"must be one of {', '.join(LOSES)}, got {loses!r}"
@@ -131,11 +131,11 @@ def _cause(place: str, table: Mapping[str, Any], document: Mapping[str, Any]) ->
         reason = "a stop that is planned takes no host, so nothing is repaired"
         raise ProfileInvalid(place=place, cause=name, field="repair", reason=reason)
     per_1000 = dict.fromkeys(_RATES[:2])
-    if given[0] == "events":
+    if rates[0] == "events":
         unit, rate = _counted(place, name, value, document)
         per_1000[unit] = rate
     else:
-        per_1000[given[0]] = value
+        per_1000[rates[0]] = value
     return Cause(
         name=name,
         per_1000_gpu_days=per_1000["per_1000_gpu_days"],
@@ -143,7 +143,7 @@ def _cause(place: str, table: Mapping[str, Any], document: Mapping[str, Any]) ->
         loses=loses,
         repair_s=repair_s,
         detect_s=_time(place, name, "detect", table["detect"]) if "detect" in table else None,
-        events=value if given[0] == "events" else None,
+        events=value if rates[0] == "events" else None,
     )
 
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
 from penstock.errors import SimulationInvalid
 from penstock.process.job.spec import Budget, Policy
@@ -89,10 +88,6 @@ class SimulationPlan:
     def per_day(self, place: int) -> float:
         """Events of a cause that are expected in a day."""
         return self.profile.causes[place].per_day(hosts=self.hosts, gpus_per_host=self.gpus_per_host)
-
-    def changed(self, **changes: Any) -> "SimulationPlan":
-        """Another one, that differs in these."""
-        return replace(self, **changes)
 
     def to_json(self) -> str:
         """As the engine reads it."""
