@@ -106,13 +106,15 @@ def svg_of(summary: Summary) -> str:
 def _columns(shares: Sequence[float], top: float) -> list[str]:
     """A column for each day, with the scale beside them."""
     left, width, height = 60, _WIDTH - 80, 110
-    each = width / len(shares)
+    column_width = width / len(shares)
     drawn = [_text(20, top + 12, "100 %"), _text(34, top + height, "0 %")]
     for place, share in enumerate(shares):
-        x = left + place * each
-        drawn.append(_bar(x, top, max(each - 1, 0.5), height, "#f1dcdc"))
+        x = left + place * column_width
+        drawn.append(_bar(x, top, max(column_width - 1, 0.5), height, "#f1dcdc"))
         drawn.append(
-            _bar(x, top + height * (1 - share), max(each - 1, 0.5), height * share, _COLOURS["useful"])
+            _bar(
+                x, top + height * (1 - share), max(column_width - 1, 0.5), height * share, _COLOURS["useful"]
+            )
         )
     drawn.append(_text(left, top + height + 18, "day 1"))
     drawn.append(_text(left + width - 44, top + height + 18, f"day {len(shares)}"))

@@ -20,7 +20,7 @@ LOSES = ("rank", "host", "rack", "job")
 _RATES = ("per_1000_gpu_days", "per_1000_host_days", "events")
 _FIELDS = ("name", *_RATES, "loses", "repair", "detect")
 _TOP = ("name", "days", "gpus", "hosts", "cause")
-_BUILT_IN = "penstock.process.simulation.profiles"
+_BUILT_IN = "penstock.process.simulation"
 
 
 @dataclass(frozen=True, kw_only=True)

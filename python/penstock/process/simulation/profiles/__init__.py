@@ -1,1 +1,0 @@
-"""Profiles of faults that come with Penstock."""
