@@ -266,7 +266,7 @@ def test_engine_and_plan_agree_about_their_fields() -> None:
     """Goal: the plan is declared on both sides. Method: the engine refuses fields that it does not know, so a plan passes only whole."""
     from penstock._rust import simulate as engine
 
-    document = json.loads(SimulationPlan(profile=read_profile("llama3"), hosts=2, for_s=60.0).to_json())
+    document = json.loads(SimulationPlan(profile=read_profile("llama3"), hosts=2, for_s=60.0).to_json([0]))
     assert json.loads(engine(json.dumps(document), 1))
     with pytest.raises(ValueError, match="unknown field `colour`"):
         engine(json.dumps({**document, "colour": 1}), 1)

@@ -74,7 +74,10 @@ pub fn simulate(plan: &SimulationPlan, threads: usize) -> Result<Vec<Outcome>, P
     std::thread::scope(|scope| {
         let work = || {
             while let Some(seed) = plan.seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let outcome = world::World::new(plan, *seed).live();
+                let mut outcome = world::World::new(plan, *seed).live();
+                if Some(seed) != plan.seeds.first() {
+                    outcome.spans = Vec::new();
+                }
                 outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
             }
         };
@@ -88,7 +91,6 @@ pub fn simulate(plan: &SimulationPlan, threads: usize) -> Result<Vec<Outcome>, P
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     let place = |seed: u64| plan.seeds.iter().position(|known| *known == seed);
     outcomes.sort_by_key(|outcome| place(outcome.seed));
-    outcomes.iter_mut().skip(1).for_each(|outcome| outcome.spans.clear());
     Ok(outcomes)
 }
 

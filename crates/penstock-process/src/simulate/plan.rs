@@ -8,8 +8,8 @@ use crate::lease::grant;
 
 /// Hosts of one simulation, at most.
 pub const HOSTS_MAX: u32 = 100_000;
-/// Faults that one simulation expects, at most: beyond, a job does nothing but fail, and its history costs too much.
-pub const FAULTS_MAX: f64 = 20_000.0;
+/// Faults that one life expects, at most: the decider is shown all failures so far, so time grows with their square.
+pub const FAULTS_MAX: f64 = 5000.0;
 
 /// What a fault takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

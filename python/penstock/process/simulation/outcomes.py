@@ -131,5 +131,11 @@ class Summary:
 def simulate(plan: SimulationPlan) -> Summary:
     """Live the plan through, once for each seed, on all processors that this process may use."""
     threads = len(os.sched_getaffinity(0))
-    outcomes = msgspec.json.decode(_simulate(plan.to_json(), threads), type=list[Outcome])
+    seeds = plan.all_seeds
+    outcomes: list[Outcome] = []
+    # A few at a time, so that Ctrl-C is heard between them.
+    for place in range(0, len(seeds), 2 * threads):
+        text = _simulate(plan.to_json(seeds[place : place + 2 * threads]), threads)
+        lived = msgspec.json.decode(text, type=list[Outcome])
+        outcomes += lived if not outcomes else [msgspec.structs.replace(one, spans=[]) for one in lived]
     return Summary(plan, tuple(outcomes))

@@ -73,6 +73,11 @@ class SimulationPlan:
             raise SimulationInvalid(field=name, reason=f"must be {least} or more, got {value}")
 
     @property
+    def all_seeds(self) -> range:
+        """One life for each."""
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    @property
     def gpus(self) -> int:
         """All that train."""
         return self.hosts * self.gpus_per_host
@@ -89,8 +94,8 @@ class SimulationPlan:
         """Events of a cause that are expected in a day."""
         return self.profile.causes[place].per_day(hosts=self.hosts, gpus_per_host=self.gpus_per_host)
 
-    def to_json(self) -> str:
-        """As the engine reads it."""
+    def to_json(self, seeds: Sequence[int]) -> str:
+        """As the engine reads it, for some of its seeds."""
         causes = [
             {
                 "name": cause.name,
@@ -120,7 +125,7 @@ class SimulationPlan:
             "racks": (self.hosts + 1) // 2 if self.racks is None else self.racks,
             "sizes": list(self.sizes) or [self.hosts],
             "for_ms": _ms(self.for_s),
-            "seeds": list(range(self.first_seed, self.first_seed + self.seeds)),
+            "seeds": list(seeds),
             "causes": causes,
             "times": {f"{name}_ms": _ms(getattr(self, f"{name}_s")) for name in times},
             "policy": replace(self.policy, hang=None).to_json(),
