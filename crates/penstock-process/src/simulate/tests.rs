@@ -155,6 +155,21 @@ fn more_spares_never_raise_the_wait_for_a_host() {
 }
 
 #[test]
+fn the_wait_for_hosts_is_what_queueing_theory_says() {
+    // Hosts that are repaired are a Poisson count, whatever the repair time is distributed like: its mean is rate times repair.
+    let plan = SimulationPlan {
+        spare_hosts: 1,
+        for_ms: 100 * DAY_MS,
+        ..plan(vec![cause("device", 3.0, Loses::Rank, 12 * HOUR_MS)])
+    };
+    let waited =
+        sum_of(&live(&plan), Account::Waiting) as f64 / (plan.for_ms * plan.seeds.len() as u64) as f64;
+    let away = 1.5_f64;
+    let more_than_one = 1.0 - (-away).exp() * (1.0 + away);
+    assert!((waited - more_than_one).abs() < 0.04, "{waited} {more_than_one}");
+}
+
+#[test]
 fn a_longer_lease_costs_lease_and_a_longer_interval_costs_work_and_spares_saves() {
     let lives = |change: &dyn Fn(&mut Times)| {
         let mut plan = plan(all_causes());

@@ -5,7 +5,6 @@ from typing import Any
 from penstock.cli.output import print_table, print_text
 from penstock.cli.simulate.picture import day_line, share_bar
 from penstock.process.simulation import ACCOUNTS, SimulationPlan, Summary, daly_s, young_s
-from penstock.process.simulation.outcomes import Spread
 
 _BAR_WIDTH = 20
 
@@ -152,7 +151,6 @@ def document_of(summary: Summary) -> dict[str, Any]:
         }
         for place, cause in enumerate(plan.profile.causes)
     ]
-    has_interval = between_s is not None and plan.save_s > 0
     return {
         "hosts": plan.hosts,
         "gpus_per_host": plan.gpus_per_host,
@@ -168,8 +166,8 @@ def document_of(summary: Summary) -> dict[str, Any]:
         "causes": causes,
         "save_interval_s": {
             "own": plan.save_every_s,
-            "young": young_s(plan.save_s, between_s) if has_interval and between_s else None,
-            "daly": daly_s(plan.save_s, between_s) if has_interval and between_s else None,
+            "young": young_s(plan.save_s, between_s) if between_s and plan.save_s else None,
+            "daly": daly_s(plan.save_s, between_s) if between_s and plan.save_s else None,
         },
         "seeds": [
             {
@@ -189,6 +187,3 @@ def document_of(summary: Summary) -> dict[str, Any]:
             for outcome in summary.outcomes
         ],
     }
-
-
-__all__ = ["Spread", "document_of", "head_line", "interval_line", "percent", "print_summary", "span"]
