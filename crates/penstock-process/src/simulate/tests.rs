@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::accounts::Account;
+use super::faults::schedule;
 use super::plan::{CausePlan, Loses, SimulationPlan, Times};
 use super::{Outcome, simulate};
 
@@ -232,6 +233,15 @@ fn faults_come_as_often_as_was_said_and_causes_keep_their_shares() {
         expected.iter().enumerate().map(|(cause, mean)| (counts(cause) - mean).powi(2) / mean).sum();
     // The 0.1 % point of chi square with five degrees of freedom; the seeds are fixed.
     assert!(squares < 20.5, "{squares}");
+}
+
+#[test]
+fn many_seeds_have_as_many_faults_as_were_said_within_three_errors_of_their_mean() {
+    let plan = plan(vec![cause("often", 7.75, Loses::Rank, 0)]);
+    let seeds = 20_000;
+    let counted: usize = (0..seeds).map(|seed| schedule(&plan, seed).len()).sum();
+    let (mean, expected) = (counted as f64 / seeds as f64, 77.5_f64);
+    assert!((mean - expected).abs() < 3.0 * (expected / seeds as f64).sqrt(), "{mean}");
 }
 
 #[test]
