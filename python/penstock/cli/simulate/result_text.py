@@ -35,7 +35,7 @@ def span(seconds: float) -> str:
 def head_line(plan: SimulationPlan, *, without: str = "") -> str:
     """What was imagined, in two lines."""
     parts = {
-        "hosts": f"{plan.hosts:,} hosts × {plan.gpus_per_host} GPUs",
+        "hosts": f"{plan.hosts:,} {'host' if plan.hosts == 1 else 'hosts'} × {plan.gpus_per_host} GPUs",
         "spare-hosts": f"{plan.spare_hosts} in reserve",
         "for": span(plan.for_s),
         "faults": f"faults {plan.profile.name}",
