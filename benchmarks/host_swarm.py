@@ -27,6 +27,8 @@ from penstock.process.job.launch import Restarts, agent_path
 
 PORT = 29_400
 PATIENCE_S = 300.0
+#: For a host that is lost, before the job goes on with fewer.
+WAIT_S = 0.5
 LOOK_S = 0.005
 #: Launchers under way at once: hosts of a real job begin on processors of their own.
 STARTS_AT_ONCE = 8
@@ -128,7 +130,7 @@ class Swarm:
             founder=founder,
             nnodes=self.hosts,
             sizes=list(self.sizes),
-            replace_within_ms=0,
+            replace_within_ms=round(WAIT_S * 1000),
             spare=number >= self.hosts,
             node_rank=number if number < self.hosts else None,
             slots=self.ranks,

@@ -11,7 +11,8 @@ from penstock.cli.main import main
 from penstock.report import ledger
 from penstock.report.run_evidence import evidence_of
 from penstock.report.run_report import report_of
-from tests.report.slow_runs import RANKS, SLOW_RANK, STEPS
+from penstock.report.run_times import run_times
+from tests.report.slow_runs import BACKWARD_S, FORWARD_S, RANKS, SAVE_S, SLOW_RANK, STEPS
 
 NEAR = 0.1
 
@@ -163,3 +164,18 @@ def test_options_that_make_no_sense_are_refused(
 ) -> None:
     assert main(["report", str(runs / "sleep"), *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_simulation_may_be_like_a_real_run(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: times come from records. Method: of a run whose saves take a planted tenth of a second, that and its steps are told."""
+    times = run_times(runs / "checkpoints")
+
+    assert times.save_s is not None
+    assert times.save_s >= SAVE_S * (1 - NEAR)
+    assert times.step_s is not None
+    assert FORWARD_S + BACKWARD_S <= times.step_s < SAVE_S
+    words = ["--hosts", "4", "--for", "1d", "--seeds", "1", "--like", str(runs / "checkpoints"), "--json"]
+    assert main(["simulate", *words]) == 0
+    said = capsys.readouterr()
+    assert "recorded: start" in said.err
+    assert sum(json.loads(said.out)["seeds"][0]["accounts_ms"].values()) == 86_400_000

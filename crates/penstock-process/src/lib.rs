@@ -19,6 +19,7 @@ pub mod launcher;
 pub mod lease;
 pub mod logs;
 pub mod network;
+pub mod simulate;
 pub mod slots;
 pub mod system;
 pub mod tree;

@@ -7,6 +7,7 @@ use penstock_data::DataError;
 use penstock_data::feed::FeedError;
 use penstock_events::EventError;
 use penstock_io::{IoError, StoreKind, StoreProblem};
+use penstock_process::simulate::PlanProblem;
 use penstock_service::{ClientError, ServeError};
 use penstock_state::StateError;
 use pyo3::prelude::*;
@@ -209,6 +210,12 @@ pub(crate) fn from_state(py: Python<'_>, error: StateError) -> PyErr {
         StateError::Shape { .. } => raise!(py, "CheckpointDamaged", { file: "the manifest", reason: reason }),
         StateError::Io(problem) => from_io(py, problem),
     }
+}
+
+/// A simulation that makes no sense.
+pub(crate) fn from_simulation(py: Python<'_>, problem: PlanProblem) -> PyErr {
+    let PlanProblem { field, reason } = problem;
+    raise!(py, "SimulationInvalid", { field: field, reason: reason })
 }
 
 /// Failures to begin to serve.

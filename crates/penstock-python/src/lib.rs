@@ -14,6 +14,7 @@ mod scan;
 mod service;
 mod shard;
 mod share;
+mod simulation;
 mod source;
 mod state;
 mod steps;
@@ -58,6 +59,9 @@ mod _rust {
 
     #[pymodule_export]
     use crate::share::{Exchange, SharedBytes, StepClaim};
+
+    #[pymodule_export]
+    use crate::simulation::simulate;
 
     #[pymodule_export]
     use crate::state::{Arena, copy_buffers, hash_buffers, read_tensors, write_buffers};

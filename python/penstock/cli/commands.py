@@ -83,6 +83,11 @@ COMMANDS = (
         "penstock.cli.hosts:app",
     ),
     Command(
+        "simulate",
+        "Live a job through on imagined hosts: what faults, spares, leases and save intervals cost over weeks.",
+        "penstock.cli.simulate.simulate_command:app",
+    ),
+    Command(
         "data",
         "Register raw files as datasets, look at them, verify, measure and export them.",
         "penstock.cli.data:app",

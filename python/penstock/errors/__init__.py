@@ -97,7 +97,9 @@
     │   ├── StateUnusable        the directory of --state cannot be used on this host
     │   ├── HostsMissing         hosts that could not be started, each with its own words
     │   ├── AgentUnusable        a copy of the agent that does not run on its host
-    │   └── BundleInvalid        what a launcher sent to a host is not a job
+    │   ├── BundleInvalid        what a launcher sent to a host is not a job
+    │   ├── ProfileInvalid       a profile of faults that makes no sense, with the cause and the field
+    │   └── SimulationInvalid    an imagined job that makes no sense, with the field
     ├── RunError                 training runs
     │   ├── RunUnknown           no run is in that directory
     │   ├── RunDamaged           a journal or records that cannot be read
@@ -209,8 +211,10 @@ from penstock.errors.process import (
     KeyMissing,
     KeyUnsafe,
     ProcessError,
+    ProfileInvalid,
     RankUnknown,
     SaveUnheard,
+    SimulationInvalid,
     SlotsImpossible,
     SlotsUnreadable,
     SpyMissing,
@@ -373,6 +377,7 @@ __all__ = [
     "PlaceNotShared",
     "PlaceUnknown",
     "ProcessError",
+    "ProfileInvalid",
     "RankUnknown",
     "RanksDiffer",
     "RanksMissing",
@@ -408,6 +413,7 @@ __all__ = [
     "ServiceUnavailable",
     "ServiceUnusable",
     "SilentCorruption",
+    "SimulationInvalid",
     "SlotsImpossible",
     "SlotsUnreadable",
     "SourceEmpty",

@@ -1,6 +1,7 @@
 """Errors of jobs."""
 
 from pathlib import Path
+from typing import ClassVar
 
 from penstock.errors.root import PenstockError
 
@@ -288,3 +289,34 @@ class BundleInvalid(ProcessError):
     def __init__(self, *, reason: str) -> None:
         self.reason = reason
         super().__init__(f"the launcher sent something else than a job: {reason}")
+
+
+class ProfileInvalid(ProcessError):
+    """A profile of faults that makes no sense, with the cause and the field."""
+
+    def __init__(
+        self, *, place: str, reason: str, cause: str = "", field: str = "", hint: str | None = None
+    ) -> None:
+        self.place, self.cause, self.field, self.reason = place, cause, field, reason
+        if hint is not None:
+            self.hint = hint
+        where = f", cause {cause!r}" if cause else ""
+        what = f"{field} {reason}" if field else reason
+        super().__init__(f"profile {place}{where}: {what}")
+
+
+class SimulationInvalid(ProcessError):
+    """An imagined job that makes no sense, with the field."""
+
+    _HINTS: ClassVar[dict[str, str]] = {
+        "causes": "fewer hosts, a shorter --for, or smaller rates: such a job would do nothing but restart",
+        "save_every": "a longer --save-every, or a shorter --save and --write",
+        "lease": "as `penstock run --lease`, 2s or longer",
+    }
+
+    def __init__(self, *, field: str, reason: str, hint: str | None = None) -> None:
+        self.field, self.reason = field, reason
+        hint = self._HINTS.get(field) if hint is None else hint
+        if hint is not None:
+            self.hint = hint
+        super().__init__(f"{field.replace('_', '-')}: {reason}")

@@ -1,0 +1,4 @@
+"""Jobs on imagined hosts: the decider of real jobs, over virtual weeks."""
+
+def simulate(plan: str, threads: int) -> str:
+    """Live a plan (JSON, as ``penstock.process.simulation.plan`` writes it) through once for each seed; a JSON list of outcomes."""
