@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UsageError
-from penstock.process.hosts.host_sizes import HostSizes, host_sizes
+from penstock.process.hosts.join import HostSizes, host_sizes
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from penstock.errors import AgentUnusable, BundleInvalid, JoinInvalid
 from penstock.process.hosts.bundle import Bundle, check_agent
 from penstock.process.hosts.host_directory import HostFile
 from penstock.process.hosts.host_names import NamedHost
-from penstock.process.hosts.host_sizes import HostSizes, host_sizes
+from penstock.process.hosts.join import HostSizes, host_sizes
 from penstock.process.hosts.starter import HostGreeting
 from penstock.process.job.spec import JobSpec, Role
 from tests.process.jobs import is_alive, wait_until

@@ -20,8 +20,7 @@ from penstock.process.hosts.engine_environment import engine_facts
 from penstock.process.hosts.host_directory import STATE, HostFile, HostPlace, furnish_host
 from penstock.process.hosts.host_key import OPEN_KEY, job_secret, key_path, read_key
 from penstock.process.hosts.host_names import NamedHost, common_slots, in_racks, read_host_file, read_hosts
-from penstock.process.hosts.host_sizes import HostSizes, host_sizes
-from penstock.process.hosts.join import Join, JoinOptions, join_of
+from penstock.process.hosts.join import HostSizes, Join, JoinOptions, host_sizes, join_of
 from penstock.process.job import units
 from penstock.process.job.launch import agent_path, stem
 from penstock.process.job.local_home import local_home
