@@ -30,6 +30,8 @@ const LEVEL_MS: u64 = 150;
 pub const OPEN_MAX: usize = 64;
 /// Of these, questions that have work done on this host.
 const TASKS_MAX: usize = 8;
+/// Questions that are known to be over.
+const OVER_MAX: usize = 512;
 /// How long hosts may take to another place, when the one above them is lost.
 const RETURN_MS: u64 = 1000;
 /// Hosts that are named in an answer; the others are counted.
@@ -78,6 +80,8 @@ pub(super) struct Questions {
     open: BTreeMap<OnItsWay, Open>,
     /// What was answered on the way down, until whoever asked waits no more: it may be asked for again from elsewhere.
     answered: BTreeMap<u64, (u64, Answer)>,
+    /// The newest questions that are over.
+    over: VecDeque<u64>,
     /// Hosts below one that was lost, and until when they are waited for.
     lost: VecDeque<(u64, RankSet)>,
     next: u64,
@@ -92,11 +96,22 @@ impl Questions {
     /// Keeps an answer for as long as it may be asked for again; of too many the oldest is forgotten.
     fn remember(&mut self, question: u64, until_ms: u64, answer: &Answer) {
         self.answered.insert(question, (until_ms, answer.clone()));
+        self.note_over(question);
         if self.answered.len() > OPEN_MAX {
             let oldest = self.answered.iter().min_by_key(|(_, (until_ms, _))| *until_ms);
             if let Some(oldest) = oldest.map(|(question, _)| *question) {
                 self.answered.remove(&oldest);
             }
+        }
+    }
+
+    /// Nothing is done for a question any more, whoever asks.
+    fn note_over(&mut self, question: u64) {
+        if !self.over.contains(&question) {
+            self.over.push_back(question);
+        }
+        if self.over.len() > OVER_MAX {
+            self.over.pop_front();
         }
     }
 
@@ -176,7 +191,7 @@ impl<S: VoteStorage> Host<S> {
         let patience_ms = patience_ms.min(PATIENCE_MAX_MS);
         match self.questions.open.get_mut(&(question, way)) {
             // While a tree changes two hosts may each take the other for the one above; a question goes round only once.
-            Some(open) if open.asked.contains(&from) => {
+            Some(open) if open.asked.contains(&from) || matches!(open.asker, Asker::Here(_)) => {
                 if down {
                     self.say(from, Body::Answer { question, answer: Box::default() });
                 }
@@ -259,6 +274,10 @@ impl<S: VoteStorage> Host<S> {
         if let Some((_, known)) = self.questions.answered.remove(&question) {
             // Asked again, from another place: what is known is not found out a second time.
             open.answer = known;
+        } else if self.questions.over.contains(&question) {
+            // What was said long ago came once more.
+            self.finish(on_its_way, open);
+            return;
         }
         open.orphans = self.questions.lost(self.now_ms).both(&chosen);
         self.begin_own(question, &mut open, &chosen);
@@ -382,7 +401,7 @@ impl<S: VoteStorage> Host<S> {
         }
         open.answer.bound();
         let everybody = open.what.hosts(self.membership.list.len());
-        if way == Way::Down && everybody.is_some() {
+        if way == Way::Down && everybody.is_some() && open.answer != Answer::default() {
             self.questions.remember(question, open.until_ms + LEVEL_MS, &open.answer);
         }
         match open.asker {
@@ -430,6 +449,7 @@ impl<S: VoteStorage> Host<S> {
         let over = open.filter(|((question, _), open)| is_gone(*question, open.asker));
         for on_its_way in over.map(|(on_its_way, _)| *on_its_way).collect::<Vec<_>>() {
             let Some(open) = self.questions.open.remove(&on_its_way) else { continue };
+            self.questions.note_over(on_its_way.0);
             if open.works {
                 self.out.push(Effect::EndTask(on_its_way.0));
             }

@@ -13,7 +13,7 @@ use crate::node::{Pause, Plan};
 use crate::{for_seeds, plan, running};
 
 /// Seeds that are tried.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 60;
 
 fn task(hosts: RankSet) -> Question {
     Question::Task { hosts, task: json!({"do": "exec", "words": ["true"]}) }

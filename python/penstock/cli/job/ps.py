@@ -107,8 +107,10 @@ def _view(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse]) -> View:
         return View(job, own, is_many=True, hosts=f"only this host is shown: {problem.reason}")
     others = [_of_another(job, row) for row in workers.rows if row["host"] != host.get("name")]
     everyone = sorted([*own, *others], key=lambda row: -1 if row["rank"] is None else row["rank"])
-    line = " · ".join(part for part in (table.line(), workers.missing()) if part)
     ranks = {place.name: place.rank for place in table.hosts or []}
+    slots = {place.rank: place.slots for place in table.hosts or []}
+    account = workers.account.line("ranks", lambda hosts: sum(slots.get(host, 0) for host in hosts))
+    line = table.line() if not slots else f"{table.line()} · {account}"
     everyone = [{**row, "host_rank": ranks.get(row["host"])} for row in everyone]
     return View(job, everyone, is_many=True, hosts=line)
 
