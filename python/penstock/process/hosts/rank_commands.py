@@ -43,16 +43,21 @@ class _Running:
 def run_beside(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
     """Parts with ``code`` and output of each command; those of equal ones are put together later."""
     until = time.monotonic() + float(task["limit_s"])
-    first = first_ranks(job.state()).get(task.get("role") or _first_role(job), 0)
-    local = ranges(rank - first for rank in numbers_in(task["ranks"]) if rank >= first)
-    workers = find_workers(job, local, task.get("role"))
+    role = _role(job, task.get("role"))
+    first = first_ranks(job.state()).get(role["name"], 0)
+    here = {rank - first for rank in numbers_in(task["ranks"])} & set(range(int(role["ranks"])))
+    if not here:
+        return []
+    workers = find_workers(job, ranges(here), task.get("role"))
     with nothing_left():
         running = _run([(first + int(beside.worker["rank"]), beside) for beside in workers], task, until)
     return [_part(one, task) for one in running]
 
 
-def _first_role(job: Job) -> str:
-    return str(job.description()["roles"][0]["name"])
+def _role(job: Job, name: str | None) -> dict[str, Any]:
+    """The role of that name; else the first, whose ranks a choice of hosts counts."""
+    roles: list[dict[str, Any]] = job.description()["roles"]
+    return next((role for role in roles if role["name"] == name), roles[0])
 
 
 def _run(workers: list[tuple[int, Beside]], task: dict[str, Any], until: float) -> list[_Running]:
