@@ -25,7 +25,9 @@ def _look(job: JobOfHosts, phase: int, place: str) -> tuple[list[str], str]:
         shown = done.stdout + done.stderr
         return done.returncode == 0 and place in shown and "elsewhere" in shown
 
-    until(lambda: all((job.folder / f"hangs-{phase}-{rank}").exists() for rank in range(RANKS)), job.account, 60)
+    until(
+        lambda: all((job.folder / f"hangs-{phase}-{rank}").exists() for rank in range(RANKS)), job.account, 60
+    )
     until(stands, lambda: shown)
     return shown.splitlines(), shown
 

@@ -301,9 +301,15 @@ impl<S: VoteStorage> Host<S> {
             open.answer.take(Answer::refusal(RankSet::one(rank), &why));
             return;
         }
+        let mut task = task.clone();
+        if let (Some(orders), true) = (&self.orders, task.is_object()) {
+            // What the leader's clock shows now, so that moments of this host can be said in its time.
+            let wall_ms = self.clock.coordinator_ms(self.now_ms).saturating_add_signed(orders.wall_ms);
+            task["leader_wall_ms"] = json!(wall_ms);
+        }
         open.works = true;
         let limit_ms = below_ms(open.until_ms, self.now_ms);
-        self.out.push(Effect::Task(question, task.clone(), limit_ms));
+        self.out.push(Effect::Task(question, task, limit_ms));
     }
 
     /// Asks the hosts below that were not asked yet and speak for somebody who has not answered.

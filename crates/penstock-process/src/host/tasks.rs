@@ -20,6 +20,7 @@ use crate::error::Result;
 use crate::host::Event;
 use crate::host::questions::answer::Part;
 use crate::host::tasks::work::{Ending, Program, Work};
+use crate::job::state::wall_s;
 use crate::job::{Job, JobDirectory};
 use crate::system;
 
@@ -36,6 +37,9 @@ const HELPER_SHARE: u64 = 8;
 const HELPER_MS: u64 = 250;
 /// How long all of them may take to end with the job.
 const END: Duration = Duration::from_secs(1);
+
+/// Clocks of two hosts that agree so far agree.
+const CLOCK_MS: i64 = 5;
 
 type Found = std::result::Result<Vec<Part>, String>;
 
@@ -144,6 +148,11 @@ impl Tasks {
         let python = self.python.clone().ok_or("the job knows no Python there")?;
         let own_ms = limit_ms - (limit_ms / HELPER_SHARE).min(HELPER_MS);
         task["limit_s"] = json!(own_ms as f64 / 1000.0);
+        if let Some(leader_ms) = task["leader_wall_ms"].as_i64() {
+            // Less than a message takes is no difference that can be told.
+            let clock_ms = leader_ms - (wall_s() * 1000.0) as i64;
+            task["clock_ms"] = json!(if clock_ms.abs() < CLOCK_MS { 0 } else { clock_ms });
+        }
         let place = self.directory.path().to_string_lossy().into_owned();
         let words = ["-m", "penstock.process.hosts.task"].map(str::to_owned);
         let words = [python].into_iter().chain(words).chain([place]).collect();

@@ -28,8 +28,18 @@ def _stacks(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
     return stack_parts(job, task)
 
 
+def _logs(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
+    from penstock.process.hosts.host_logs import log_parts
+
+    return log_parts(job, task)
+
+
 #: What a task may do. Modules are loaded when they are needed: most of a short question is the start of this Python.
-WORK: dict[str, Callable[[Job, dict[str, Any]], list[dict[str, Any]]]] = {"exec": _exec, "stacks": _stacks}
+WORK: dict[str, Callable[[Job, dict[str, Any]], list[dict[str, Any]]]] = {
+    "exec": _exec,
+    "stacks": _stacks,
+    "logs": _logs,
+}
 
 
 def main() -> int:
