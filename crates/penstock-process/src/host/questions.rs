@@ -302,7 +302,8 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         let mut task = task.clone();
-        if let (Some(orders), true) = (&self.orders, task.is_object()) {
+        let orders = self.orders.as_ref().filter(|orders| orders.wall_ms != 0 && task.is_object());
+        if let Some(orders) = orders {
             // What the leader's clock shows now, so that moments of this host can be said in its time.
             let wall_ms = self.clock.coordinator_ms(self.now_ms).saturating_add_signed(orders.wall_ms);
             task["leader_wall_ms"] = json!(wall_ms);

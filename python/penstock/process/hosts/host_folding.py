@@ -44,11 +44,11 @@ def _boxes(numbers: set[tuple[str, ...]]) -> list[tuple[tuple[str, ...], ...]]:
     return boxes
 
 
-def _key(number: str) -> tuple[int, int]:
-    return int(number), len(number)
+def _key(number: str) -> tuple[int, str]:
+    return len(number), number
 
 
-def _order(one: tuple[str, ...]) -> list[tuple[int, int]]:
+def _order(one: tuple[str, ...]) -> list[tuple[int, str]]:
     return [_key(number) for number in one]
 
 
