@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UsageError
-from penstock.process.hosts.answers import Account, Refusal
-from penstock.process.hosts.host_choice import Hosts
-from penstock.process.hosts.host_folding import fold
 from penstock.process.hosts.host_names import expand
 from penstock.process.hosts.host_table import HostRow
-from penstock.process.hosts.number_ranges import numbers_in, ranges
 from penstock.process.job.catalogue import Job
+from penstock.process.questions.answers import Account, Refusal
+from penstock.process.questions.host_choice import Hosts
+from penstock.process.questions.host_folding import fold
+from penstock.process.questions.number_ranges import numbers_in, ranges
 
 SETS = 200
 needs_nodeset = pytest.mark.skipif(not shutil.which("nodeset"), reason="needs ClusterShell's nodeset")

@@ -1,7 +1,7 @@
 //! Work that a question needs on this host: a process that belongs to the question and ends with it (P2).
 //!
 //! A task is a value that says what to `do`. `exec` without `ranks` is a command (`words`), which is run here; its output and how it
-//! ended are the answer. All else needs Python: `python -m penstock.process.hosts.task` gets the task as JSON on its standard input and
+//! ended are the answer. All else needs Python: `python -m penstock.process.questions.task` gets the task as JSON on its standard input and
 //! answers with parts, as JSON too. Each task has a thread, so the loop of the coordinator never waits.
 
 mod work;
@@ -154,7 +154,7 @@ impl Tasks {
             task["clock_ms"] = json!(if clock_ms.abs() < CLOCK_MS { 0 } else { clock_ms });
         }
         let place = self.directory.path().to_string_lossy().into_owned();
-        let words = ["-m", "penstock.process.hosts.task"].map(str::to_owned);
+        let words = ["-m", "penstock.process.questions.task"].map(str::to_owned);
         let words = [python].into_iter().chain(words).chain([place]).collect();
         let input = Some(task.to_string().into_bytes());
         Ok(Program { words, folder: None, input, output_bytes_max: HELPER_BYTES_MAX })

@@ -12,11 +12,11 @@ from cyclopts import Parameter
 
 from penstock.cli.escape import coloured
 from penstock.cli.job.choice import job_called, job_here
-from penstock.cli.job.exec_hosts import HostChoice, exec_on_hosts
 from penstock.cli.output import Json, command_app, print_json
+from penstock.cli.questions.exec_on_hosts import HostChoice, exec_on_hosts
 from penstock.errors import UsageError
 from penstock.process.exec import Beside, find_workers, nothing_left, start
-from penstock.process.hosts.answers import PATIENCE_S
+from penstock.process.questions.answers import PATIENCE_S
 
 app = command_app(
     "exec",

@@ -10,14 +10,14 @@ from cyclopts import Parameter
 
 from penstock.cli.job.choice import job_called, job_here
 from penstock.cli.job.log_lines import Display, is_colourful, labels
-from penstock.cli.job.logs_of_hosts import LogSearch, logs_of_hosts
 from penstock.cli.output import Json, command_app
+from penstock.cli.questions.logs_of_hosts import LogSearch, logs_of_hosts
 from penstock.errors import JobSilent, UsageError
-from penstock.process.hosts.answers import PATIENCE_S
 from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job
 from penstock.process.logs.chronology import in_order
 from penstock.process.logs.reader import STREAMS, Gap, Reader, Worker, last_lines_place, segments, workers
 from penstock.process.logs.since import moment_ms, places_since
+from penstock.process.questions.answers import PATIENCE_S
 
 #: Between two looks while there is output; twice as long after each look without.
 LOOK_S = 0.05

@@ -7,8 +7,8 @@ import msgspec
 from cyclopts import Parameter
 
 from penstock.cli.job.choice import job_called
-from penstock.cli.job.stacks_of_hosts import stacks_of_hosts
 from penstock.cli.output import Json, command_app, print_json, print_text, say
+from penstock.cli.questions.stacks_of_hosts import stacks_of_hosts
 from penstock.errors import StacksForbidden, UsageError
 from penstock.process.job.catalogue import ELSEWHERE, FINAL
 from penstock.process.job.control import elsewhere

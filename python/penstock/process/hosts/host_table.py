@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.errors import JobSilent
-from penstock.process.hosts.answers import PATIENCE_S, Account, ask_job
 from penstock.process.job.catalogue import Job
+from penstock.process.questions.answers import PATIENCE_S, Account, ask_job
 
 #: Names of hosts in a line.
 NAMED_MAX = 8

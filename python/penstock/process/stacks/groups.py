@@ -8,7 +8,7 @@ from itertools import groupby
 
 import msgspec
 
-from penstock.process.hosts.number_ranges import numbers_in, ranges
+from penstock.process.questions.number_ranges import numbers_in, ranges
 from penstock.process.stacks.frames import Kernel, Look, Thread
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from penstock.process.hosts.answers import Part
-from penstock.process.hosts.number_ranges import numbers_in
-from penstock.process.hosts.task_parts import first_ranks, part
 from penstock.process.job.catalogue import Job
+from penstock.process.questions.answers import Part
+from penstock.process.questions.number_ranges import numbers_in
+from penstock.process.questions.task_parts import first_ranks, part
 from penstock.process.stacks.by_agent import collect_by_agent
 from penstock.process.stacks.collection import Asked, Collected, collect
 from penstock.process.stacks.frames import Kernel, Thread

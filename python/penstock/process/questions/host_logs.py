@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from penstock.process.hosts.answers import Part
-from penstock.process.hosts.number_ranges import numbers_in
-from penstock.process.hosts.task_parts import first_ranks
 from penstock.process.job.catalogue import Job
 from penstock.process.logs.chronology import Dated, in_order
 from penstock.process.logs.reader import Gap, Reader, Worker, workers
 from penstock.process.logs.since import places_since
+from penstock.process.questions.answers import Part
+from penstock.process.questions.number_ranges import numbers_in
+from penstock.process.questions.task_parts import first_ranks
 
 #: Of one line; the rest of a longer one is cut.
 LINE_BYTES_MAX = 16 << 10

@@ -1,4 +1,4 @@
-"""``python -m penstock.process.hosts.task DIRECTORY``: what a question needs done on one host, as its coordinator has it done.
+"""``python -m penstock.process.questions.task DIRECTORY``: what a question needs done on one host, as its coordinator has it done.
 
 It gets a task as JSON on standard input and answers with parts, as JSON too: ``{"parts": [...]}`` or ``{"refused": "why"}``. A part is what
 ``crates/penstock-process/src/host/questions/answer.rs`` says; parts of all hosts with one digest become one. It stops by itself within
@@ -17,19 +17,19 @@ from penstock.process.job.catalogue import Job
 
 
 def _exec(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
-    from penstock.process.hosts.rank_commands import run_beside
+    from penstock.process.questions.rank_commands import run_beside
 
     return run_beside(job, task)
 
 
 def _stacks(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
-    from penstock.process.hosts.host_stacks import stack_parts
+    from penstock.process.questions.host_stacks import stack_parts
 
     return stack_parts(job, task)
 
 
 def _logs(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
-    from penstock.process.hosts.host_logs import log_parts
+    from penstock.process.questions.host_logs import log_parts
 
     return log_parts(job, task)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.process.hosts.number_ranges import ranges
 from penstock.process.job.catalogue import JobState
+from penstock.process.questions.number_ranges import ranges
 
 DIGEST_LETTERS = 24
 

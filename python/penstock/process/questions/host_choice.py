@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from penstock.errors import JobSilent, RankUnknown, UsageError
-from penstock.process.hosts.answers import PATIENCE_MAX_S
-from penstock.process.hosts.host_folding import fold
 from penstock.process.hosts.host_names import expand
 from penstock.process.hosts.host_table import HostRow, HostTable, host_table
-from penstock.process.hosts.number_ranges import numbers_in, ranges
 from penstock.process.job.catalogue import FINAL, Job
+from penstock.process.questions.answers import PATIENCE_MAX_S
+from penstock.process.questions.host_folding import fold
+from penstock.process.questions.number_ranges import numbers_in, ranges
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from penstock.errors import JobSilent
-from penstock.process.hosts.host_folding import fold
-from penstock.process.hosts.number_ranges import numbers_in, ranges
 from penstock.process.job.catalogue import Job
 from penstock.process.job.control import HOST_SOCKET, ask
+from penstock.process.questions.host_folding import fold
+from penstock.process.questions.number_ranges import numbers_in, ranges
 
 #: How long a question waits, unless somebody says otherwise.
 PATIENCE_S = 2.0

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.process.exec import Beside, find_workers, nothing_left, start
-from penstock.process.hosts.number_ranges import numbers_in, ranges
-from penstock.process.hosts.task_parts import first_ranks, part
 from penstock.process.job.catalogue import Job
+from penstock.process.questions.number_ranges import numbers_in, ranges
+from penstock.process.questions.task_parts import first_ranks, part
 
 #: Output of one command that is kept; all of it is counted and compared.
 OUTPUT_BYTES_MAX = 64 << 10
