@@ -55,7 +55,7 @@ else:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostOptions:
+class OtherHosts:
     """Which hosts of a job of many."""
 
     hosts: Annotated[str | None, Parameter(help="On these hosts of the job, as in gpu[01-16].")] = None
@@ -80,7 +80,7 @@ def exec_(
     python: Annotated[
         str | None, Parameter(help="An expression or statements, instead of a command.")
     ] = None,
-    over: Annotated[HostOptions | None, Parameter(name="*")] = None,
+    over: Annotated[OtherHosts | None, Parameter(name="*")] = None,
     json: Json = False,
 ) -> int:
     """The command is a process of its own beside the rank, not inside it. Its exit code is passed on; nothing of it stays.

@@ -44,9 +44,9 @@ def logs_of_hosts(job: Job, search: LogSearch, *, times: bool, json: bool) -> in
     chosen = hosts.choose(names=search.hosts, ranks=search.ranks)
     task: dict[str, Any] = {"do": "logs", **msgspec.to_builtins(search), "lines": lines}
     answer = ask_hosts(job, chosen, task, patience_s=search.patience_s)
-    found = lines_of_all(answer.parts)
-    roles = {line.role for line in found}
-    for line in found:
+    log_lines = lines_of_all(answer.parts)
+    roles = {line.role for line in log_lines}
+    for line in log_lines:
         if json:
             print_json({"at": line.at_ms / 1000, **_about(line)})
         else:

@@ -12,7 +12,7 @@ import msgspec
 from penstock.errors import JobSilent
 from penstock.process.job.catalogue import Job
 from penstock.process.job.control import HOST_SOCKET, ask
-from penstock.process.questions.host_folding import fold
+from penstock.process.questions.host_sets import fold
 from penstock.process.questions.number_ranges import numbers_in, ranges
 
 #: How long a question waits, unless somebody says otherwise.
@@ -53,11 +53,11 @@ class Account(msgspec.Struct, frozen=True):
         return f"{answered:,} of {asked:,} {one} · unheard: {unheard} · refused: {refused or 'none'}"
 
     def _named(self, hosts: str) -> str:
-        names, nameless = [], []
-        for host in numbers_in(hosts):
-            (names if host in self.names else nameless).append(host)
-        parts = [fold(self.names[host] for host in names)] if names else []
-        return ",".join([*parts, *([f"host rank {ranges(nameless)}"] if nameless else [])])
+        host_ranks = numbers_in(hosts)
+        names = [self.names[host] for host in host_ranks if host in self.names]
+        nameless = [host for host in host_ranks if host not in self.names]
+        parts = [fold(names), f"host rank {ranges(nameless)}" if nameless else ""]
+        return ",".join(part for part in parts if part)
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from penstock.process.hosts.host_names import expand
 from penstock.process.hosts.host_table import HostRow, HostTable, host_table
 from penstock.process.job.catalogue import FINAL, Job
 from penstock.process.questions.answers import PATIENCE_MAX_S
-from penstock.process.questions.host_folding import fold
+from penstock.process.questions.host_sets import fold
 from penstock.process.questions.number_ranges import numbers_in, ranges
 
 
@@ -81,12 +81,12 @@ class Hosts:
 def numbers_of(text: str, option: str) -> list[int]:
     """The ranks of an option such as ``0,8-15``."""
     try:
-        found = numbers_in(text)
+        ranks = numbers_in(text)
     except ValueError as problem:
         raise UsageError(f"{option} must be as in 0,8-15, got {text}") from problem
-    if not found:
+    if not ranks:
         raise UsageError(f"{option} must be as in 0,8-15, and names no rank")
-    return found
+    return ranks
 
 
 def check_patience(seconds: float) -> None:

@@ -46,7 +46,7 @@ class HostLines(msgspec.Struct, frozen=True):
 
     lines: list[LogLine]
     #: Lines that match; more than are sent where only the newest are.
-    found: int = 0
+    match_count: int = 0
     #: Why it did not look at everything.
     problem: str = ""
 
@@ -65,10 +65,12 @@ def log_parts(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
         if task.get("role") in (None, worker.role)
         and (wanted is None or first.get(worker.role, 0) + worker.rank in wanted)
     ]
-    found = _search(job, chosen, task, first)
-    head = {"found": found.found, "sent": len(found.lines), "problem": found.problem}
+    newest = _search(job, chosen, task, first)
+    head = {"found": newest.match_count, "sent": len(newest.lines), "problem": newest.problem}
     # Lines of two hosts are never the same, so no other part has this digest.
-    return [{"digest": os.urandom(12).hex(), "head": head, "body": msgspec.json.encode(found.lines).decode()}]
+    return [
+        {"digest": os.urandom(12).hex(), "head": head, "body": msgspec.json.encode(newest.lines).decode()}
+    ]
 
 
 def lines_of_all(parts: list[Part]) -> list[LogLine]:

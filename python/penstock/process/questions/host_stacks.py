@@ -49,7 +49,7 @@ def _parts(group: Group, collected: Collected, first: dict[str, int]) -> list[di
     looks = {(look.role, look.rank): look for look in collected.looks}
     about = msgspec.to_builtins(_First(group.kernel, group.native, group.native_of))
     body = msgspec.json.encode(_Stack(group.threads)).decode()
-    found = []
+    parts = []
     for role, workers in groupby(group.workers, key=lambda worker: worker[0]):
         members = list(workers)
         head = {"role": role, "problem": group.problem}
@@ -57,8 +57,8 @@ def _parts(group: Group, collected: Collected, first: dict[str, int]) -> list[di
         ranks = [first.get(role, 0) + rank for _, rank in members]
         if group.native_of:
             about = {**about, "native_of": f"{role}-{ranks[0]}"}
-        found.append(part(same, ranks=ranks, head=head, body=body, about=about))
-    return found
+        parts.append(part(same, ranks=ranks, head=head, body=body, about=about))
+    return parts
 
 
 def groups_of_all(parts: list[Part], name_hosts: Callable[[str], str]) -> list[Group]:

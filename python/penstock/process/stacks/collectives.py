@@ -5,8 +5,9 @@ A rank that waits in a collective waits for all others of its process group; who
 
 from collections.abc import Sequence
 
+from penstock.process.questions.number_ranges import ranges
 from penstock.process.stacks.frames import Thread
-from penstock.process.stacks.groups import Group, ranges
+from penstock.process.stacks.groups import Group
 
 #: Where torch's collectives are; the outermost function there is the one that was called.
 _TORCH = "torch/distributed/distributed_c10d.py"

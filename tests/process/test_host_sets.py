@@ -15,7 +15,7 @@ from penstock.process.hosts.host_table import HostRow
 from penstock.process.job.catalogue import Job
 from penstock.process.questions.answers import Account, Refusal
 from penstock.process.questions.host_choice import Hosts
-from penstock.process.questions.host_folding import fold
+from penstock.process.questions.host_sets import fold
 from penstock.process.questions.number_ranges import numbers_in, ranges
 
 SETS = 200

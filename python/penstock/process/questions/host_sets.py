@@ -31,17 +31,17 @@ def folded(names: Iterable[str]) -> list[str]:
 def _boxes(numbers: set[tuple[str, ...]]) -> list[tuple[tuple[str, ...], ...]]:
     """Tuples of numbers as few products of sets; those that differ in one place alone are put together, from the last place on."""
     boxes = [tuple((number,) for number in one) for one in sorted(numbers, key=_order)]
-    width = len(boxes[0])
-    for place in reversed(range(width)):
-        merged: dict[tuple[object, ...], list[str]] = {}
-        for box in boxes:
-            rest = (*box[:place], *box[place + 1 :])
-            merged.setdefault(rest, []).extend(box[place])
-        boxes = [
-            (*rest[:place], tuple(sorted(values, key=_key)), *rest[place:])  # type: ignore[misc]
-            for rest, values in merged.items()
-        ]
-    return boxes
+    merged: list[tuple[tuple[str, ...], ...]] = [*boxes]
+    for place in reversed(range(len(boxes[0]))):
+        merged = _merged_at(place, merged)
+    return merged
+
+
+def _merged_at(place: int, boxes: list[tuple[tuple[str, ...], ...]]) -> list[tuple[tuple[str, ...], ...]]:
+    by_rest: dict[tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]], list[str]] = {}
+    for box in boxes:
+        by_rest.setdefault((box[:place], box[place + 1 :]), []).extend(box[place])
+    return [(*before, tuple(sorted(values, key=_key)), *after) for (before, after), values in by_rest.items()]
 
 
 def _key(number: str) -> tuple[int, str]:
