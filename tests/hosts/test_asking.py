@@ -11,10 +11,14 @@ from tests.hosts.job_of_hosts import PENSTOCK, PROGRAM, JobOfHosts, job_of_hosts
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="needs root and iproute2")
 HOSTS, RANKS = 4, 2
-#: A rank says something that can be found, and a line that some expressions never end with.
-SAY_AND_RUN = """echo rank $RANK lives here
-echo llllllllllllllllllllllllllllllllllllllllllll
-exec python "$@"
+#: A rank says something that can be found, and a line that some expressions never end with; then it waits at one place.
+SAY_AND_WAIT = """
+import os, sys, threading
+rank = os.environ["RANK"]
+print(f"rank {rank} lives here", "l" * 44, sep="\\n", flush=True)
+with open(f"{sys.argv[1]}/lives-{rank}", "a") as lives:
+    lives.write("0\\n")
+threading.Event().wait()
 """
 #: Enough for the start of a Python on a machine that is busy with four hosts.
 PATIENCE = ("--patience", "20")
@@ -25,9 +29,9 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobOfHosts]:
     """One job for all that is only asked; its ranks sleep."""
     folder = tmp_path_factory.mktemp("asked")
     options = ("--lease", "2s", "--fanout", "2")
-    (folder / "say_and_run.sh").write_text(SAY_AND_RUN)
     with job_of_hosts(folder, HOSTS, ranks=RANKS, options=options) as job:
-        job.start(program=["sh", str(folder / "say_and_run.sh"), str(folder / PROGRAM.name), str(folder)])
+        (folder / PROGRAM.name).write_text(SAY_AND_WAIT)
+        job.start()
         job.await_life(0)
         until(lambda: job.states(0) == ["here"] * HOSTS, job.account)
         yield job
