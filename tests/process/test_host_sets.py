@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.cli.questions.rank_groups import groups_of_ranks
 from penstock.errors import UsageError
 from penstock.process.hosts.host_names import expand
 from penstock.process.hosts.host_table import HostRow
@@ -105,3 +106,26 @@ def test_hosts_are_chosen_by_name_rank_and_state_and_what_is_not_there_is_named(
         with pytest.raises(UsageError) as problem:
             hosts.choose(**wrong)
         assert word in f"{problem.value} {problem.value.hint}"
+
+
+def test_ranks_are_groups_of_alike_ones_within_80_columns() -> None:
+    """Method: 2,048 ranks on 256 hosts, one of them over and one host a life behind."""
+    base = {"depth": 0, "role": "trainer", "state": "S", "incarnation": 1, "exit": None, "step": 40}
+    rows = [
+        {**base, "rank": rank, "host": f"gpu{rank // 8:03d}", "host_rank": rank // 8} for rank in range(2048)
+    ]
+    rows[7311 % 2048] |= {"exit": {"code": 7}}
+    for rank in range(16, 24):
+        rows[rank] |= {"incarnation": 0, "step": 38}
+    lines = groups_of_ranks(rows, "group")
+    assert [(line[1], line[3], line[4], line[5]) for line in lines] == [
+        ("1", "over: 7", "40", "1"),
+        ("8", "runs", "38", "0"),
+        ("2039", "runs", "40", "1"),
+    ]
+    assert lines[1][:3] == ("trainer 16-23", "8", "gpu002")
+    by_host = groups_of_ranks(rows, "host")
+    assert len(by_host) == 256
+    assert by_host[2] == ("trainer 16-23", "8", "gpu002", "runs", "38", "0")
+    for line in [*lines, *by_host]:
+        assert sum(map(len, line)) + 3 * (len(line) - 1) <= 80, line

@@ -1,12 +1,13 @@
 """``penstock ps``: the processes of a job, as a tree."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
 
 from penstock.cli.job.choice import job_called
 from penstock.cli.job.home import home
 from penstock.cli.output import Json, command_app, print_json, print_table, say
+from penstock.cli.questions.rank_groups import HEADS, RIGHT, ROWS_MAX, groups_of_ranks
 from penstock.errors import JobSilent
 from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job
 from penstock.process.job.catalogue import jobs as all_jobs
@@ -40,9 +41,17 @@ def ps(
     all_: Annotated[
         bool, Parameter(name="--all", negative=(), help="Keeper, agent, coordinator and zygote too.")
     ] = False,
+    by: Annotated[
+        Literal["group", "host", "rank"] | None,
+        Parameter(
+            help=f"A line for ranks that are alike, for each host, or for each rank (up to {ROWS_MAX}: rank)."
+        ),
+    ] = None,
     json: Json = False,
 ) -> int:
     """Without a job, all that run. Of a job that is over, how its ranks ended.
+
+    A job of many hosts with more ranks is shown in groups of ranks that are alike, the rarest first.
 
     Parameters
     ----------
@@ -61,6 +70,27 @@ def ps(
     if not chosen:
         say("no job runs")
         return 0
+    for view in [view for view in views if _is_grouped(view, by)]:
+        lines = groups_of_ranks(view.rows, by or "group")
+        say(f"{view.job.id}: {view.job.phase()}")
+        print_table(HEADS, lines, right=RIGHT)
+    _print_trees([view for view in views if not _is_grouped(view, by)], gpus)
+    for view in views:
+        if view.hosts:
+            say(f"{view.job.id}: {view.hosts}")
+    return 0
+
+
+def _is_grouped(view: "View", by: str | None) -> bool:
+    if by is not None:
+        return by != "rank"
+    count = sum(1 for row in view.rows if row["role"] is not None and row["depth"] == 0)
+    return view.is_many and count > ROWS_MAX
+
+
+def _print_trees(views: list["View"], gpus: dict[int, GpuUse]) -> None:
+    if not views:
+        return
     many = any(view.is_many for view in views)
     heads = [
         "what",
@@ -76,10 +106,6 @@ def ps(
     heads += ["age", "life", "start", "command"]
     shown = [line for view in views for line in _tree(view, many=many, gpus=gpus)]
     print_table(heads, shown, right=["pid", "step", "cpu", "memory", "GPU", "GPU memory", "age", "life"])
-    for view in views:
-        if view.hosts:
-            say(f"{view.job.id}: {view.hosts}")
-    return 0
 
 
 class View(NamedTuple):
