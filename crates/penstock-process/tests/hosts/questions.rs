@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use penstock_process::host::Event;
 use penstock_process::host::messages::{Body, Question};
 use penstock_process::host::questions::{OPEN_MAX, PATIENCE_MS};
 use penstock_process::tree::rank_set::RankSet;
@@ -115,6 +116,27 @@ fn an_interior_host_that_dies_takes_no_answer_with_it() {
         let answer = world.answers.pop().expect("an answer");
         let unheard = set(&answer["account"]["unheard"]);
         assert!(unheard.is_within(&RankSet::one(victim as u32)), "{}", answer["account"]);
+    });
+}
+
+/// Goal: a question outlives its leader. Method: the leader dies at once after the question; another leads long before the deadline.
+#[test]
+fn a_question_goes_to_the_next_leader() {
+    for_seeds(40, "leader", |seed| {
+        let mut world = running(seed, Plan { lease_ms: 3000, fanout: 2, delay_ms: 2, ..plan(9) });
+        world.run_until(world.now_ms + 3000);
+        let leader = world.leader().expect("a leader");
+        let asker = (0..9).rev().find(|index| *index != leader).expect("another");
+        world.give(asker, Event::Asked(1, task(RankSet::of(0..9)), 10_000));
+        world.run_until(world.now_ms + seed % 12);
+        world.kill(leader);
+        world.run_until(world.now_ms + 10_500);
+        let answer = world.answers.pop().expect("an answer");
+        let answered = check_account(&answer, &RankSet::of(0..9));
+        let refused = answer["account"]["refused"].as_array().into_iter().flatten();
+        let known = refused.fold(answered, |all, refusal| all.union(&set(&refusal["hosts"])));
+        let missing = RankSet::of(0..9).minus(&known);
+        assert!(missing.is_within(&RankSet::one(leader as u32)), "{}", answer["account"]);
     });
 }
 

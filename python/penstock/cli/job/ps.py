@@ -11,6 +11,7 @@ from penstock.cli.questions.rank_groups import HEADS, RIGHT, ROWS_MAX, groups_of
 from penstock.errors import JobSilent
 from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job
 from penstock.process.job.catalogue import jobs as all_jobs
+from penstock.process.questions.answers import PATIENCE_S, check_patience
 from penstock.process.sweep import sweep_lost
 from penstock.process.watch.gpus import GpuUse, gpu_uses
 from penstock.process.watch.snapshot import Row, rows
@@ -47,6 +48,7 @@ def ps(
             help=f"A line for ranks that are alike, for each host, or for each rank (up to {ROWS_MAX}: rank)."
         ),
     ] = None,
+    patience: Annotated[float, Parameter(help="Seconds that many hosts may take for it.")] = PATIENCE_S,
     json: Json = False,
 ) -> int:
     """Without a job, all that run. Of a job that is over, how its ranks ended.
@@ -58,10 +60,11 @@ def ps(
     job
         Name of the job, or how it begins.
     """
+    check_patience(patience)
     sweep_lost(home(), tell=say)
     chosen = [job_called(job)] if job is not None else _running()
     gpus = gpu_uses()
-    views = [_view(handle, supervisors=all_, gpus=gpus) for handle in chosen]
+    views = [_view(handle, supervisors=all_, gpus=gpus, patience_s=patience) for handle in chosen]
     if json:
         for view in views:
             for row in view.rows:
@@ -117,7 +120,7 @@ class View(NamedTuple):
     hosts: str = ""
 
 
-def _view(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse]) -> View:
+def _view(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse], patience_s: float = PATIENCE_S) -> View:
     """Rows of all hosts, as far as the agent here knows of the others; else of this host."""
     host = job.host_file()
     own = [{**row, "host": (host or {}).get("name")} for row in rows(job, supervisors=supervisors, gpus=gpus)]
@@ -128,7 +131,7 @@ def _view(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse]) -> View:
     from penstock.process.hosts.host_table import host_table, worker_rows
 
     try:
-        table, workers = host_table(job), worker_rows(job)
+        table, workers = host_table(job), worker_rows(job, patience_s=patience_s)
     except JobSilent as problem:
         return View(job, own, is_many=True, hosts=f"only this host is shown: {problem.reason}")
     others = [_of_another(job, row) for row in workers.rows if row["host"] != host.get("name")]

@@ -10,8 +10,8 @@ from penstock.cli.escape import coloured
 from penstock.cli.output import print_json, print_text, say
 from penstock.errors import UsageError
 from penstock.process.job.catalogue import Job
-from penstock.process.questions.answers import Answer, Part, ask_hosts
-from penstock.process.questions.host_choice import Hosts, check_patience, hosts_of, numbers_of
+from penstock.process.questions.answers import Answer, Part, ask_hosts, check_patience
+from penstock.process.questions.host_choice import Hosts, hosts_of, numbers_of
 from penstock.process.questions.host_sets import fold
 from penstock.process.questions.number_ranges import numbers_in, ranges
 from penstock.report.quantities import size

@@ -11,8 +11,8 @@ from penstock.cli.job.log_lines import clock_time
 from penstock.cli.output import print_json, say
 from penstock.errors import UsageError
 from penstock.process.job.catalogue import Job
-from penstock.process.questions.answers import ask_hosts
-from penstock.process.questions.host_choice import check_patience, hosts_of
+from penstock.process.questions.answers import ask_hosts, check_patience
+from penstock.process.questions.host_choice import hosts_of
 from penstock.process.questions.host_logs import LogLine, lines_of_all
 
 #: Newest lines of each host, where nobody says how many.

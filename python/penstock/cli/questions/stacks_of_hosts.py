@@ -8,8 +8,8 @@ import msgspec
 from penstock.cli.output import print_json, print_text, say
 from penstock.errors import StacksForbidden
 from penstock.process.job.catalogue import Job
-from penstock.process.questions.answers import ask_hosts
-from penstock.process.questions.host_choice import check_patience, hosts_of
+from penstock.process.questions.answers import ask_hosts, check_patience
+from penstock.process.questions.host_choice import hosts_of
 from penstock.process.questions.host_stacks import groups_of_all
 from penstock.process.questions.number_ranges import ranges
 from penstock.process.stacks.collectives import waiting_line

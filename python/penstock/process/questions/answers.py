@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import JobSilent
+from penstock.errors import JobSilent, UsageError
 from penstock.process.job.catalogue import Job
 from penstock.process.job.control import HOST_SOCKET, ask
 from penstock.process.questions.host_sets import fold
@@ -86,6 +86,12 @@ class _Reply(msgspec.Struct):
     names: dict[int, str] = {}
     parts: list[Part] = []
     rows: list[dict[str, Any]] = []
+
+
+def check_patience(seconds: float) -> None:
+    """A question needs an end."""
+    if not 0 < seconds <= PATIENCE_MAX_S:
+        raise UsageError(f"--patience must be more than 0 and at most {PATIENCE_MAX_S:.0f} s, got {seconds}")
 
 
 def ask_job(job: Job, question: str | dict[str, Any], *, patience_s: float = PATIENCE_S) -> Answer:

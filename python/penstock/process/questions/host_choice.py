@@ -7,7 +7,6 @@ from penstock.errors import JobSilent, RankUnknown, UsageError
 from penstock.process.hosts.host_names import expand
 from penstock.process.hosts.host_table import HostRow, HostTable, host_table
 from penstock.process.job.catalogue import FINAL, Job
-from penstock.process.questions.answers import PATIENCE_MAX_S
 from penstock.process.questions.host_sets import fold
 from penstock.process.questions.number_ranges import numbers_in, ranges
 
@@ -87,12 +86,6 @@ def numbers_of(text: str, option: str) -> list[int]:
     if not ranks:
         raise UsageError(f"{option} must be as in 0,8-15, and names no rank")
     return ranks
-
-
-def check_patience(seconds: float) -> None:
-    """A question needs an end."""
-    if not 0 < seconds <= PATIENCE_MAX_S:
-        raise UsageError(f"--patience must be more than 0 and at most {PATIENCE_MAX_S:.0f} s, got {seconds}")
 
 
 def hosts_of(job: Job, *, find: Callable[[Job], HostTable] = host_table) -> Hosts:
