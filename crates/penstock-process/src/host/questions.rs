@@ -10,11 +10,12 @@ pub(super) mod status;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::host::messages::{Body, Question};
 use crate::host::questions::answer::{Answer, Part};
 use crate::host::{Effect, Host};
+use crate::lease::host_state::HostState;
 use crate::tree::host_list::HostId;
 use crate::tree::rank_set::RankSet;
 use crate::vote::storage::VoteStorage;
@@ -32,10 +33,9 @@ pub const OPEN_MAX: usize = 64;
 const TASKS_MAX: usize = 8;
 /// Questions that are known to be over.
 const OVER_MAX: usize = 512;
-/// How long hosts may take to another place, when the one above them is lost.
+/// How long hosts may take to another place: so many heartbeats, and so long at least.
+const RETURN_BEATS: u64 = 6;
 const RETURN_MS: u64 = 1000;
-/// Hosts that are named in an answer; the others are counted.
-const NAMED_MAX: usize = 64;
 
 /// Who gets the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,8 @@ struct Open {
     asked: Vec<HostId>,
     /// Hosts below one that was lost, which have to be asked again.
     orphans: RankSet,
+    /// Until when they are waited for.
+    return_ms: u64,
     /// The own work is under way.
     works: bool,
     answer: Answer,
@@ -84,13 +86,19 @@ pub(super) struct Questions {
     over: VecDeque<u64>,
     /// Hosts below one that was lost, and until when they are waited for.
     lost: VecDeque<(u64, RankSet)>,
+    /// The term in which this host leads, and since when.
+    led: Option<(u64, u64)>,
     next: u64,
 }
 
 impl Questions {
     pub(super) fn due_ms(&self) -> Option<u64> {
         let kept = self.answered.values().map(|(until_ms, _)| *until_ms);
-        self.open.values().map(|open| open.until_ms).chain(kept).min()
+        let open = self.open.values().map(|open| match open.orphans.is_empty() {
+            true => open.until_ms,
+            false => open.until_ms.min(open.return_ms),
+        });
+        open.chain(kept).min()
     }
 
     /// Keeps an answer for as long as it may be asked for again; of too many the oldest is forgotten.
@@ -116,14 +124,15 @@ impl Questions {
     }
 
     /// A host cannot be reached any more, so it answers nothing; those below it may, from another place.
-    fn lose(&mut self, host: HostId, below: &RankSet, now_ms: u64) {
-        self.lost.push_back((now_ms + RETURN_MS, below.clone()));
+    fn lose(&mut self, host: HostId, below: &RankSet, return_ms: u64) {
+        self.lost.push_back((return_ms, below.clone()));
         if self.lost.len() > OPEN_MAX {
             self.lost.pop_front();
         }
         for open in self.open.values_mut() {
             if let Some(expected) = open.pending.remove(&host) {
                 open.orphans = open.orphans.union(&expected.both(below));
+                open.return_ms = return_ms;
             }
             open.asked.retain(|asked| *asked != host);
         }
@@ -139,7 +148,8 @@ impl Questions {
 impl Open {
     fn new(asker: Asker, what: Question, until_ms: u64) -> Self {
         let (pending, asked, orphans) = (BTreeMap::new(), Vec::new(), RankSet::default());
-        Self { asker, what, pending, asked, orphans, works: false, answer: Answer::default(), until_ms }
+        let (works, answer) = (false, Answer::default());
+        Self { asker, what, pending, asked, orphans, return_ms: until_ms, works, answer, until_ms }
     }
 
     /// Nothing more is to come: everybody has answered, or others have for them.
@@ -150,17 +160,6 @@ impl Open {
         let known = self.answer.accounted();
         self.pending.values().all(|hosts| !hosts.is_empty() && hosts.is_within(&known))
             && self.orphans.is_within(&known)
-    }
-}
-
-impl Question {
-    /// The host ranks that it is for; nothing for whoever leads alone.
-    fn hosts(&self, hosts: u32) -> Option<RankSet> {
-        match self {
-            Self::Hosts | Self::Journal | Self::Ended { .. } => None,
-            Self::Ps | Self::Unknown(_) => Some(RankSet::of(0..hosts)),
-            Self::Task { hosts: chosen, .. } => Some(chosen.both(&RankSet::of(0..hosts))),
-        }
     }
 }
 
@@ -177,7 +176,8 @@ impl<S: VoteStorage> Host<S> {
     pub(super) fn lose_answers(&mut self, host: HostId) {
         let hosts = self.below.subtrees().find(|(child, _)| *child == host).map(|(_, hosts)| hosts.clone());
         let own = self.membership.list.rank_of(host).into_iter().collect();
-        self.questions.lose(host, &hosts.unwrap_or_default().minus(&own), self.now_ms);
+        let return_ms = self.now_ms + self.return_ms();
+        self.questions.lose(host, &hosts.unwrap_or_default().minus(&own), return_ms);
     }
 
     pub(super) fn hear_ask(
@@ -251,8 +251,12 @@ impl<S: VoteStorage> Host<S> {
     fn ask_below(&mut self, question: u64, asker: Asker, what: Question, patience_ms: u64) {
         let chosen = what.hosts(self.membership.list.len());
         let on_its_way = (question, Way::Down);
+        let (to_come, return_ms) = (self.hosts_to_come(), self.return_ms());
         if let Some(under_way) = self.questions.open.get_mut(&on_its_way) {
             under_way.asker = asker;
+            // Perhaps this host did not lead when it was asked first.
+            under_way.orphans = under_way.orphans.union(&to_come.both(&chosen.unwrap_or_default()));
+            under_way.return_ms = self.now_ms + return_ms;
             return;
         }
         let mut open = Open::new(asker, what, self.now_ms + patience_ms);
@@ -279,7 +283,8 @@ impl<S: VoteStorage> Host<S> {
             self.finish(on_its_way, open);
             return;
         }
-        open.orphans = self.questions.lost(self.now_ms).both(&chosen);
+        open.orphans = self.questions.lost(self.now_ms).union(&to_come).both(&chosen);
+        open.return_ms = self.now_ms + return_ms;
         self.begin_own(question, &mut open, &chosen);
         self.questions.open.insert(on_its_way, open);
         self.ask_children(question);
@@ -336,6 +341,20 @@ impl<S: VoteStorage> Host<S> {
         }
     }
 
+    /// Hosts that should be heard by who leads, or should be soon: one that leads since a moment ago does not hear all of them yet.
+    fn hosts_to_come(&self) -> RankSet {
+        let Some(leading) = &self.leading else { return RankSet::default() };
+        let is_new = self.questions.led.is_none_or(|(_, since_ms)| self.now_ms < since_ms + self.return_ms());
+        let states = leading.states().into_iter().zip(0..);
+        let comes = |state: HostState| state == HostState::Here || is_new && state == HostState::Unheard;
+        states.filter(|(state, _)| comes(*state)).map(|(_, rank)| rank).collect()
+    }
+
+    /// How long hosts may take to another place, when the one above them is lost.
+    fn return_ms(&self) -> u64 {
+        (RETURN_BEATS * self.heartbeat_ms()).max(RETURN_MS)
+    }
+
     /// The work that a question needed of this host is done.
     pub(super) fn take_task(&mut self, question: u64, found: Result<Vec<Part>, String>) {
         let on_its_way = (question, Way::Down);
@@ -372,6 +391,10 @@ impl<S: VoteStorage> Host<S> {
 
     /// Asks again whoever came to another place, and answers what was not answered in time with what there is.
     pub(super) fn keep_questions(&mut self) {
+        let term = self.leading.as_ref().map(|leading| leading.term());
+        if self.questions.led.map(|(term, _)| term) != term {
+            self.questions.led = term.map(|term| (term, self.now_ms));
+        }
         if self.questions.open.is_empty() && self.questions.answered.is_empty() {
             return;
         }
@@ -384,6 +407,11 @@ impl<S: VoteStorage> Host<S> {
                     self.finish(on_its_way, open);
                 }
                 continue;
+            }
+            if let Some(open) =
+                self.questions.open.get_mut(&on_its_way).filter(|open| now_ms >= open.return_ms)
+            {
+                open.orphans = RankSet::default();
             }
             match way {
                 Way::Up => self.ask_parent(question),
@@ -420,25 +448,6 @@ impl<S: VoteStorage> Host<S> {
                 self.out.push(Effect::Answer(ask, answer));
             }
         }
-    }
-
-    /// An answer as somebody on this host gets it: asked = answered + unheard + refused (H5).
-    fn told(&self, everybody: Option<RankSet>, answer: Answer) -> Value {
-        let list = &self.membership.list;
-        let asked = everybody.unwrap_or_else(|| answer.accounted());
-        let unheard = asked.minus(&answer.accounted());
-        let refused =
-            answer.refused.iter().flat_map(|refusal| refusal.hosts.ranges().iter().cloned().flatten());
-        let silent = unheard.ranges().iter().cloned().flatten().chain(refused).take(NAMED_MAX);
-        let names: BTreeMap<u32, &str> =
-            silent.filter_map(|rank| Some((rank, list.host(rank)?.name.as_str()))).collect();
-        let plain = answer.parts.iter().all(|part| part.digest.is_empty());
-        let rows = answer.parts.iter().filter(|_| plain).filter_map(|part| part.head.as_array());
-        json!({
-            "ok": true, "rows": rows.flatten().collect::<Vec<_>>(), "hosts": list.len(),
-            "account": {"asked": asked, "answered": answer.answered, "unheard": unheard, "refused": answer.refused},
-            "names": names, "parts": if plain { Vec::new() } else { answer.parts },
-        })
     }
 
     /// Who asked on this host has left.

@@ -1,4 +1,6 @@
-//! What one host answers of itself.
+//! What one host answers of itself, for whom a question is, and what somebody on this host is told.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
@@ -6,7 +8,22 @@ use crate::host::Host;
 use crate::host::messages::Question;
 use crate::host::questions::answer::{Answer, Part};
 use crate::tree::host_list::HostId;
+use crate::tree::rank_set::RankSet;
 use crate::vote::storage::VoteStorage;
+
+/// Hosts that are named in an answer; the others are counted.
+const NAMED_MAX: usize = 64;
+
+impl Question {
+    /// The host ranks that it is for; nothing for whoever leads alone.
+    pub(super) fn hosts(&self, hosts: u32) -> Option<RankSet> {
+        match self {
+            Self::Hosts | Self::Journal | Self::Ended { .. } => None,
+            Self::Ps | Self::Unknown(_) => Some(RankSet::of(0..hosts)),
+            Self::Task { hosts: chosen, .. } => Some(chosen.both(&RankSet::of(0..hosts))),
+        }
+    }
+}
 
 impl<S: VoteStorage> Host<S> {
     /// What this host says to a question at once; of a host without a rank nobody asks for an account.
@@ -24,6 +41,25 @@ impl<S: VoteStorage> Host<S> {
             }
         };
         Answer::of(self.rank, vec![Part { head: Value::Array(rows), ..Part::default() }])
+    }
+
+    /// An answer as somebody on this host gets it: asked = answered + unheard + refused (H5).
+    pub(super) fn told(&self, everybody: Option<RankSet>, answer: Answer) -> Value {
+        let list = &self.membership.list;
+        let asked = everybody.unwrap_or_else(|| answer.accounted());
+        let unheard = asked.minus(&answer.accounted());
+        let refused =
+            answer.refused.iter().flat_map(|refusal| refusal.hosts.ranges().iter().cloned().flatten());
+        let silent = unheard.ranges().iter().cloned().flatten().chain(refused).take(NAMED_MAX);
+        let names: BTreeMap<u32, &str> =
+            silent.filter_map(|rank| Some((rank, list.host(rank)?.name.as_str()))).collect();
+        let plain = answer.parts.iter().all(|part| part.digest.is_empty());
+        let rows = answer.parts.iter().filter(|_| plain).filter_map(|part| part.head.as_array());
+        json!({
+            "ok": true, "rows": rows.flatten().collect::<Vec<_>>(), "hosts": list.len(),
+            "account": {"asked": asked, "answered": answer.answered, "unheard": unheard, "refused": answer.refused},
+            "names": names, "parts": if plain { Vec::new() } else { answer.parts },
+        })
     }
 
     /// The workers of this host, by their ranks over all hosts.
