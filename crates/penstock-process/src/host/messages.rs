@@ -173,6 +173,8 @@ pub enum Body {
     Answer {
         /// Of the question.
         question: u64,
+        /// Of the way down, from one subtree; else of all, from the leader.
+        down: bool,
         /// What was found, and by whom.
         answer: Box<Answer>,
     },

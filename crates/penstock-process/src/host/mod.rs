@@ -319,7 +319,7 @@ impl<S: VoteStorage> Host<S> {
             Body::Ask { question, down, what, patience_ms } => {
                 self.hear_ask(from, (question, down), what, patience_ms);
             }
-            Body::Answer { question, answer } => self.hear_answer(from, question, *answer),
+            Body::Answer { question, down, answer } => self.hear_answer(from, (question, down), *answer),
             Body::Withdraw { question } => self.hear_withdrawal(from, question),
         }
     }

@@ -35,15 +35,21 @@ const TASKS_MAX: usize = 8;
 const OVER_MAX: usize = 512;
 /// How long hosts may take to another place: so many heartbeats, and so long at least.
 const RETURN_BEATS: u64 = 6;
-const RETURN_MS: u64 = 1000;
+const RETURN_MS: u64 = 2000;
 
 /// Who gets the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asker {
     /// Somebody on this host.
     Here(u64),
-    /// A host that passed the question on.
-    Host(HostId),
+    /// A host that passed the question on, and whether it did so on the way down.
+    Host(HostId, bool),
+}
+
+impl Asker {
+    fn is(self, host: HostId) -> bool {
+        matches!(self, Self::Host(asker, _) if asker == host)
+    }
 }
 
 #[derive(Debug)]
@@ -193,13 +199,13 @@ impl<S: VoteStorage> Host<S> {
             // While a tree changes two hosts may each take the other for the one above; a question goes round only once.
             Some(open) if open.asked.contains(&from) || matches!(open.asker, Asker::Here(_)) => {
                 if down {
-                    self.say(from, Body::Answer { question, answer: Box::default() });
+                    self.say(from, Body::Answer { question, down, answer: Box::default() });
                 }
             }
             // The one who asked before is lost, or no longer above.
-            Some(open) => open.asker = Asker::Host(from),
-            None if down => self.ask_below(question, Asker::Host(from), what, patience_ms),
-            None => self.pass_on(question, Asker::Host(from), what, patience_ms),
+            Some(open) => open.asker = Asker::Host(from, down),
+            None if down => self.ask_below(question, Asker::Host(from, down), what, patience_ms),
+            None => self.pass_on(question, Asker::Host(from, down), what, patience_ms),
         }
     }
 
@@ -238,7 +244,7 @@ impl<S: VoteStorage> Host<S> {
         }
         let Some(parent) = self.upward.parent() else { return };
         let Some(open) = self.questions.open.get_mut(&(question, Way::Up)) else { return };
-        if open.asker == Asker::Host(parent) || open.pending.contains_key(&parent) {
+        if open.asker.is(parent) || open.pending.contains_key(&parent) {
             return;
         }
         open.pending = BTreeMap::from([(parent, RankSet::default())]);
@@ -326,7 +332,8 @@ impl<S: VoteStorage> Host<S> {
         let patience_ms = below_ms(open.until_ms, self.now_ms);
         // To the leader a question comes from below; to all others on this way from above.
         let above = Some(open.asker).filter(|_| self.leading.is_none());
-        let is_new = |host: &HostId| !open.asked.contains(host) && above != Some(Asker::Host(*host));
+        let is_new =
+            |host: &HostId| !open.asked.contains(host) && !above.is_some_and(|asker| asker.is(*host));
         let new = self.below.subtrees().filter(|(host, _)| is_new(host));
         let new = new.map(|(host, hosts)| (host, hosts.both(&chosen)));
         let mut new: Vec<_> = new.filter(|(_, hosts)| !hosts.is_within(&known)).collect();
@@ -369,16 +376,14 @@ impl<S: VoteStorage> Host<S> {
         self.finish_if_done(on_its_way);
     }
 
-    pub(super) fn hear_answer(&mut self, from: HostId, question: u64, answer: Answer) {
-        // Who answers is above or below, never both, and that says on which of its ways the question is answered.
-        let asked = |way: &Way| {
-            self.questions.open.get(&(question, *way)).is_some_and(|open| open.pending.contains_key(&from))
-        };
-        let Some(way) = [Way::Up, Way::Down].into_iter().find(asked) else { return };
+    pub(super) fn hear_answer(&mut self, from: HostId, (question, down): (u64, bool), answer: Answer) {
+        // While a tree changes a host may be above and below at once, so the answer says to which of the two it belongs.
+        let way = if down { Way::Down } else { Way::Up };
         let Some(open) = self.questions.open.get_mut(&(question, way)) else { return };
-        open.pending.remove(&from);
-        open.answer.take(answer);
-        self.finish_if_done((question, way));
+        if open.pending.remove(&from).is_some() {
+            open.answer.take(answer);
+            self.finish_if_done((question, way));
+        }
     }
 
     fn finish_if_done(&mut self, on_its_way: OnItsWay) {
@@ -394,6 +399,9 @@ impl<S: VoteStorage> Host<S> {
         let term = self.leading.as_ref().map(|leading| leading.term());
         if self.questions.led.map(|(term, _)| term) != term {
             self.questions.led = term.map(|term| (term, self.now_ms));
+            // Hosts that were above until now have not answered for those below them.
+            let open = self.questions.open.values_mut();
+            open.for_each(|open| open.asked.retain(|host| open.pending.contains_key(host)));
         }
         if self.questions.open.is_empty() && self.questions.answered.is_empty() {
             return;
@@ -440,8 +448,8 @@ impl<S: VoteStorage> Host<S> {
             self.questions.remember(question, open.until_ms + LEVEL_MS, &open.answer);
         }
         match open.asker {
-            Asker::Host(host) => {
-                self.say(host, Body::Answer { question, answer: Box::new(open.answer) });
+            Asker::Host(host, down) => {
+                self.say(host, Body::Answer { question, down, answer: Box::new(open.answer) });
             }
             Asker::Here(ask) => {
                 let answer = self.told(everybody, open.answer);
@@ -457,7 +465,7 @@ impl<S: VoteStorage> Host<S> {
 
     /// Who passed a question on does not wait any more.
     pub(super) fn hear_withdrawal(&mut self, from: HostId, question: u64) {
-        self.withdraw(|known, asker| known == question && asker == Asker::Host(from));
+        self.withdraw(|known, asker| known == question && asker.is(from));
     }
 
     fn withdraw(&mut self, is_gone: impl Fn(u64, Asker) -> bool) {
