@@ -187,12 +187,13 @@ class Swarm:
 
         until(all_here, "all hosts to be here")
 
-    def ask(self, host: int, question: str) -> dict[str, Any]:
+    def ask(self, host: int, question: str | dict[str, Any], *, patience_s: float = 2.0) -> dict[str, Any]:
         """What a host says about the whole job; nothing if it does not answer."""
         with suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as asker:
-            asker.settimeout(10.0)
+            asker.settimeout(10.0 + patience_s)
             asker.connect(str(self.directories[host] / "host.sock"))
-            asker.sendall(json.dumps({"ask": question}).encode() + b"\n")
+            asked = {"ask": question, "patience_ms": round(patience_s * 1000)}
+            asker.sendall(json.dumps(asked).encode() + b"\n")
             answer: dict[str, Any] = json.loads(asker.makefile().readline())
             return answer
         return {}

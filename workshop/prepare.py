@@ -42,6 +42,7 @@ SYSTEM_PACKAGES = {
     "mpirun": "openmpi-bin",
     "nft": "nftables",
     "nginx": "nginx",
+    "nodeset": "clustershell",
     "prometheus": "prometheus",
     "promtool": "prometheus",
     "slurmctld": "slurmctld",

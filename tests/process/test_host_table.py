@@ -49,17 +49,17 @@ MOVED = {
     "about": {"version": 3, "lost": [1], "placed": [[1, {"name": "gpu09"}]]},
 }
 ANSWERS: dict[str, Any] = {
-    "hosts": {"ok": True, "rows": [HOSTS], "answered": 1, "hosts": 3},
+    "hosts": {"ok": True, "rows": [HOSTS], "account": {"asked": "0", "answered": "0"}},
     "ps": {
         "ok": True,
         "rows": [
             {**WORKER, "host": "gpu03", "host_rank": 2, "rank": 4},
             {**WORKER, "host": "gpu01", "host_rank": 0, "rank": 0},
         ],
-        "answered": 2,
-        "hosts": 3,
+        "account": {"asked": "0-2", "answered": "0,2", "unheard": "1", "refused": []},
+        "names": {"1": "gpu02"},
     },
-    "journal": {"ok": True, "rows": [ORDERED, MOVED], "answered": 1, "hosts": 3},
+    "journal": {"ok": True, "rows": [ORDERED, MOVED], "account": {"asked": "0", "answered": "0"}},
 }
 
 
@@ -110,7 +110,7 @@ def test_rows_of_all_hosts_are_shown_each_once_and_silent_hosts_are_counted(job:
     ]
     assert (view.is_many, view.hosts) == (
         True,
-        "2 hosts here · unheard: gpu02 · 2 of 3 hosts answered",
+        "2 hosts here · unheard: gpu02 · 4 of 6 ranks · unheard: gpu02 · refused: none",
     )
 
 
@@ -137,11 +137,11 @@ def test_when_nobody_answers_any_more_the_story_goes_on_in_the_file(job: Job) ->
 def test_a_host_that_is_cut_off_says_that_it_hears_no_leader(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silence = {"ok": True, "rows": [], "answered": 0, "hosts": 3}
+    silence = {"ok": True, "rows": [], "account": {"asked": "0-2", "unheard": "0-2"}}
     monkeypatch.setitem(ANSWERS, "hosts", silence)
     monkeypatch.setitem(ANSWERS, "ps", silence)
     view = _view(job, supervisors=False, gpus={})
-    assert view.hosts == "the leader is not heard here · 0 of 3 hosts answered"
+    assert view.hosts == "the leader is not heard here"
 
 
 def test_an_answer_of_another_time_is_an_error_and_no_crash(

@@ -26,6 +26,8 @@ mod network;
 mod node;
 #[path = "../tests/hosts/queue.rs"]
 mod queue;
+#[path = "../tests/hosts/tasks.rs"]
+mod tasks;
 #[allow(dead_code)]
 #[path = "../tests/hosts/twin.rs"]
 mod twin;

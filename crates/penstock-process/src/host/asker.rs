@@ -7,37 +7,51 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::{ProcessError, Result};
+use crate::host::Event;
 use crate::host::messages::Question;
+use crate::host::questions::{OPEN_MAX, PATIENCE_MAX_MS, PATIENCE_MS};
 use crate::job::JobDirectory;
 use crate::system;
 
 /// The socket, in the directory of a host.
 pub(super) const SOCKET: &str = "host.sock";
+/// How long a line may take, and an answer beyond the patience of who asked.
 const PATIENCE: Duration = Duration::from_secs(4);
-const QUESTION_BYTES_MAX: u64 = 4 << 10;
-/// Askers at once; more wait until one has its answer.
-const ASKERS_MAX: usize = 16;
+const QUESTION_BYTES_MAX: u64 = 64 << 10;
+/// Askers at once: more than questions may be under way, so that who is too many gets an account.
+const ASKERS_MAX: usize = OPEN_MAX + 16;
+/// How often somebody who waits is looked at: who left needs no answer.
+const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Deserialize)]
 struct Asked {
     ask: Question,
+    #[serde(default = "usual_patience")]
+    patience_ms: u64,
 }
 
-type Waiting = (Question, SyncSender<Value>);
+fn usual_patience() -> u64 {
+    PATIENCE_MS
+}
+
+/// What comes from who asks, with its number.
+enum Word {
+    Asked(u64, Question, u64, SyncSender<Value>),
+    Left(u64),
+}
 
 /// Everybody who asks.
 pub(super) struct Askers {
     woken: std::fs::File,
-    questions: Receiver<Waiting>,
+    words: Receiver<Word>,
     waiting: BTreeMap<u64, SyncSender<Value>>,
-    next: u64,
 }
 
 impl Askers {
@@ -54,13 +68,13 @@ impl Askers {
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;
         system::set_nonblocking(&wake)?;
-        let (sender, questions) = channel();
+        let (sender, words) = channel();
         let wake = Arc::new(std::fs::File::from(wake));
         std::thread::Builder::new()
             .name("penstock-askers".to_owned())
             .spawn(move || attend(&listener, &sender, &wake))
             .map_err(|source| ProcessError::System { call: "thread", source })?;
-        Ok(Self { woken: woken.into(), questions, waiting: BTreeMap::new(), next: 0 })
+        Ok(Self { woken: woken.into(), words, waiting: BTreeMap::new() })
     }
 
     /// What to poll.
@@ -68,16 +82,18 @@ impl Askers {
         self.woken.as_raw_fd()
     }
 
-    /// Questions that are new.
-    pub(super) fn take(&mut self) -> Vec<(u64, Question)> {
+    /// Questions that are new, and who has left.
+    pub(super) fn take(&mut self) -> Vec<Event> {
         while (&self.woken).read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
-        let mut found = Vec::new();
-        while let Ok((question, reply)) = self.questions.try_recv() {
-            self.next += 1;
-            self.waiting.insert(self.next, reply);
-            found.push((self.next, question));
-        }
-        found
+        let words: Vec<Word> = self.words.try_iter().collect();
+        let event = |word| match word {
+            Word::Asked(ask, question, patience_ms, reply) => {
+                self.waiting.insert(ask, reply);
+                Some(Event::Asked(ask, question, patience_ms))
+            }
+            Word::Left(ask) => self.waiting.remove(&ask).map(|_| Event::Left(ask)),
+        };
+        words.into_iter().filter_map(event).collect()
     }
 
     /// Gives an asker its answer.
@@ -89,18 +105,20 @@ impl Askers {
     }
 }
 
-fn attend(listener: &UnixListener, sender: &Sender<Waiting>, wake: &Arc<std::fs::File>) {
+fn attend(listener: &UnixListener, sender: &Sender<Word>, wake: &Arc<std::fs::File>) {
     let busy = Arc::new(AtomicUsize::new(0));
-    for stream in listener.incoming().flatten() {
+    for (ask, stream) in (1..).zip(listener.incoming().flatten()) {
         let (sender, wake) = (sender.clone(), Arc::clone(wake));
         if busy.fetch_add(1, Ordering::SeqCst) >= ASKERS_MAX {
-            let _ = converse(&stream, &sender, &wake);
+            let refusal =
+                json!({"ok": false, "problem": format!("{ASKERS_MAX} others ask on this host already")});
+            let _ = (&stream).write_all(format!("{refusal}\n").as_bytes());
             busy.fetch_sub(1, Ordering::SeqCst);
             continue;
         }
         let count = Arc::clone(&busy);
         let attended = std::thread::Builder::new().name("penstock-asker".to_owned()).spawn(move || {
-            let _ = converse(&stream, &sender, &wake);
+            let _ = converse(ask, &stream, &sender, &wake);
             count.fetch_sub(1, Ordering::SeqCst);
         });
         if attended.is_err() {
@@ -109,7 +127,12 @@ fn attend(listener: &UnixListener, sender: &Sender<Waiting>, wake: &Arc<std::fs:
     }
 }
 
-fn converse(stream: &UnixStream, sender: &Sender<Waiting>, wake: &std::fs::File) -> std::io::Result<()> {
+fn converse(
+    ask: u64,
+    stream: &UnixStream,
+    sender: &Sender<Word>,
+    wake: &std::fs::File,
+) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
@@ -117,12 +140,36 @@ fn converse(stream: &UnixStream, sender: &Sender<Waiting>, wake: &std::fs::File)
     let answer = match serde_json::from_str::<Asked>(&line) {
         Ok(asked) => {
             let (reply, answers) = sync_channel(1);
-            let sent = sender.send((asked.ask, reply)).is_ok();
+            let patience_ms = asked.patience_ms.min(PATIENCE_MAX_MS);
+            let until = Instant::now() + Duration::from_millis(patience_ms) + PATIENCE;
+            let _ = sender.send(Word::Asked(ask, asked.ask, patience_ms, reply));
             let _ = (&*wake).write(b"!");
-            let late = json!({"ok": false, "problem": "no answer in time"});
-            if sent { answers.recv_timeout(PATIENCE).unwrap_or(late) } else { late }
+            let answer = await_answer(stream, &answers, until);
+            if answer.is_none() {
+                let _ = sender.send(Word::Left(ask));
+                let _ = (&*wake).write(b"!");
+            }
+            answer.unwrap_or_else(|| json!({"ok": false, "problem": "no answer in time"}))
         }
         Err(problem) => json!({"ok": false, "problem": format!("not a question: {problem}")}),
     };
     (&*stream).write_all(format!("{answer}\n").as_bytes())
+}
+
+/// The answer; nothing when it does not come, or nobody is there any more to get it.
+fn await_answer(stream: &UnixStream, answers: &Receiver<Value>, until: Instant) -> Option<Value> {
+    while Instant::now() < until {
+        match answers.recv_timeout(LOOK) {
+            Ok(answer) => return Some(answer),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        // Who has asked closes one half of the stream; who has left, both.
+        let mut interests = [system::interest(stream.as_raw_fd(), 0)];
+        system::poll(&mut interests, Some(Duration::ZERO));
+        if interests[0].revents & (libc::POLLHUP | libc::POLLERR) != 0 {
+            return None;
+        }
+    }
+    None
 }

@@ -7,6 +7,7 @@ use crate::host::messages::Body;
 use crate::host::{Effect, Host};
 use crate::lease::grant;
 use crate::tree::host_list::HostId;
+use crate::tree::rank_set::RankSet;
 use crate::tree::summary::Summary;
 use crate::vote::storage::VoteStorage;
 
@@ -76,6 +77,11 @@ impl Below {
     pub(super) fn set_own(&mut self, own: Arc<Summary>) {
         self.dirty |= *self.own != *own;
         self.own = own;
+    }
+
+    /// The children that are heard, with the host ranks of their subtrees; in no order.
+    pub(super) fn subtrees(&self) -> impl Iterator<Item = (HostId, &RankSet)> {
+        self.children.iter().filter_map(|(host, child)| Some((*host, &child.summary.as_ref()?.hosts)))
     }
 
     /// The children that are heard.

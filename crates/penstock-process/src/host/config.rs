@@ -89,6 +89,9 @@ pub struct HostConfig {
     /// What should be the same on all hosts.
     #[serde(default)]
     pub versions: Versions,
+    /// It was joined without a key, so hosts take no commands from each other.
+    #[serde(default)]
+    pub open: bool,
     /// Names of the hosts that should come, where they are known.
     #[serde(default)]
     pub expected: Vec<String>,

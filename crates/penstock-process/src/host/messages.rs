@@ -11,7 +11,9 @@ use serde_json::Value;
 use crate::coordinator::messages::Orders;
 use crate::host::config::Versions;
 use crate::host::messages::list_news::ListNews;
+use crate::host::questions::answer::Answer;
 use crate::tree::host_list::{HostEntry, HostId};
+use crate::tree::rank_set::RankSet;
 use crate::tree::summary::Summary;
 use crate::vote::message::VoteMessage;
 
@@ -170,15 +172,22 @@ pub enum Body {
         down: bool,
         /// What is asked.
         what: Question,
+        /// How long the sender will wait.
+        patience_ms: u64,
     },
     /// What a subtree answers.
     Answer {
         /// Of the question.
         question: u64,
-        /// What was found.
-        rows: Vec<Value>,
-        /// How many hosts answered.
-        answered: u32,
+        /// Of the way down, from one subtree; else of all, from the leader.
+        down: bool,
+        /// What was found, and by whom.
+        answer: Box<Answer>,
+    },
+    /// Nobody waits for the answer any more.
+    Withdraw {
+        /// Of the question.
+        question: u64,
     },
 }
 
@@ -199,4 +208,14 @@ pub enum Question {
         /// Who saw it, and how.
         by: String,
     },
+    /// Work on hosts, done by a process there that ends with the question.
+    Task {
+        /// The host ranks that do it.
+        hosts: RankSet,
+        /// What: see [`crate::host::tasks`].
+        task: Value,
+    },
+    /// Asked by a host of another version. Passed on as it came, because others may know it.
+    #[serde(untagged)]
+    Unknown(Value),
 }

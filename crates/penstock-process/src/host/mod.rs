@@ -15,9 +15,10 @@ pub mod leading;
 mod links;
 mod meeting;
 pub mod messages;
-mod questions;
+pub mod questions;
 pub mod run;
 pub mod state_client;
+pub mod tasks;
 mod upward;
 pub mod voting;
 
@@ -39,6 +40,7 @@ use crate::host::meeting::Meeting;
 use crate::host::messages::list_news::ListSteps;
 use crate::host::messages::{Body, Header, JobOrders, Message, Question};
 use crate::host::questions::Questions;
+use crate::host::questions::answer::Part;
 pub use crate::host::questions::status::HostStatus;
 use crate::host::state_client::StateClient;
 use crate::host::upward::Upward;
@@ -80,8 +82,12 @@ pub enum Event {
     Heard(LinkId, Message),
     /// The agent of this host reports.
     Reported(Box<Report>),
-    /// Somebody on this host asks.
-    Asked(u64, Question),
+    /// Somebody on this host asks, and waits for so many milliseconds.
+    Asked(u64, Question, u64),
+    /// Who asked has left.
+    Left(u64),
+    /// A task for a question is done, with what it found, or why it could not be.
+    Done(u64, Result<Vec<Part>, String>),
     /// The state directory of the job says something.
     State(StateAnswer),
     /// It is time.
@@ -107,6 +113,10 @@ pub enum Effect {
     Write(Vec<Value>),
     /// Who asked gets this.
     Answer(u64, Value),
+    /// Work for a question, to be done on this host within so many milliseconds.
+    Task(u64, Value, u64),
+    /// Nobody waits for that any more.
+    EndTask(u64),
     /// Something is to be done in the state directory.
     State(StateTask),
     /// Words for whoever looks for a reason later.
@@ -221,7 +231,9 @@ impl<S: VoteStorage> Host<S> {
             }
             Event::Heard(link, message) => self.hear(link, message),
             Event::Reported(report) => self.take_report(*report),
-            Event::Asked(ask, question) => self.ask(ask, question),
+            Event::Asked(ask, question, patience_ms) => self.ask(ask, question, patience_ms),
+            Event::Left(ask) => self.withdraw_ask(ask),
+            Event::Done(question, found) => self.take_task(question, found),
             Event::State(answer) => self.hear_state(answer),
             Event::Tick => {}
         }
@@ -262,7 +274,7 @@ impl<S: VoteStorage> Host<S> {
         self.give_up_alone();
         self.say_why();
         self.tell_agent();
-        self.give_up_questions();
+        self.keep_questions();
     }
 
     fn hear(&mut self, link: LinkId, message: Message) {
@@ -304,8 +316,11 @@ impl<S: VoteStorage> Host<S> {
             Body::Vote(message) => self.hear_vote(from, *message),
             Body::Pledge { number } => self.hear_pledge(from, header, number),
             Body::Pledged { number } => self.hear_pledged(from, header, number),
-            Body::Ask { question, down, what } => self.hear_ask(from, question, down, what),
-            Body::Answer { question, rows, answered } => self.hear_answer(from, question, rows, answered),
+            Body::Ask { question, down, what, patience_ms } => {
+                self.hear_ask(from, (question, down), what, patience_ms);
+            }
+            Body::Answer { question, down, answer } => self.hear_answer(from, (question, down), *answer),
+            Body::Withdraw { question } => self.hear_withdrawal(from, question),
         }
     }
 
@@ -398,6 +413,7 @@ impl<S: VoteStorage> Host<S> {
     /// Nothing reaches a host any more, until there is another link.
     fn lose_route(&mut self, host: HostId) {
         self.forget_arrival(host);
+        self.lose_answers(host);
         self.below.lose(host);
         self.upward.lose(host, self.now_ms);
     }

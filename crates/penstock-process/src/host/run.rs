@@ -20,6 +20,7 @@ use crate::host::asker::Askers;
 use crate::host::config::{self, HostConfig};
 use crate::host::messages::list_news::ListNews;
 use crate::host::messages::{Body, Message};
+use crate::host::tasks::Tasks;
 use crate::host::{Effect, Event, Given, Host, LinkId, Membership};
 use crate::job::JobDirectory;
 use crate::job::journal::Journal;
@@ -54,6 +55,7 @@ struct Driver {
     agent: UnixStream,
     heard: Vec<u8>,
     askers: Askers,
+    tasks: Tasks,
     state: Option<StateThread>,
     journal: Journal,
     /// What the agent was told last.
@@ -96,6 +98,7 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
     let votes: PathBuf = directory.file("votes");
     let digest = digest(&job);
     let state = state_thread(&config)?;
+    let tasks = Tasks::new(directory, &job, config.open)?;
     let given = Given {
         config,
         job: Arc::new(job),
@@ -114,6 +117,7 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
         agent: UnixStream::from(agent),
         heard: Vec::new(),
         askers: Askers::listen(directory)?,
+        tasks,
         state,
         journal,
         told: None,
@@ -147,7 +151,8 @@ impl Driver {
         while !self.agent_gone {
             let due_ms = self.network.due_ms().into_iter().chain([self.host.due_ms()]).min();
             let wait_ms = due_ms.map_or(1000, |due_ms| due_ms.saturating_sub(now_ms()));
-            let numbers = [self.agent.as_raw_fd(), self.network.number(), self.askers.number()];
+            let numbers =
+                [self.agent.as_raw_fd(), self.network.number(), self.askers.number(), self.tasks.number()];
             let numbers = numbers.into_iter().chain(self.state.as_ref().map(StateThread::number));
             let mut interests: Vec<_> = numbers.map(|number| interest(number, libc::POLLIN)).collect();
             system::poll(&mut interests, Some(Duration::from_millis(wait_ms)));
@@ -157,8 +162,9 @@ impl Driver {
             if interests[0].revents != 0 {
                 self.hear_agent();
             }
-            for (ask, question) in self.askers.take() {
-                self.give(Event::Asked(ask, question));
+            let words = self.askers.take().into_iter().chain(self.tasks.take());
+            for event in words.collect::<Vec<_>>() {
+                self.give(event);
             }
             for answer in self.state.as_mut().map(StateThread::take).unwrap_or_default() {
                 self.give(Event::State(answer));
@@ -171,6 +177,7 @@ impl Driver {
 
     /// Lets what was said last go out, a goodbye for example.
     fn leave(&mut self) {
+        self.tasks.end_all();
         let until_ms = now_ms() + LEAVE_MS;
         self.to_host
             .keys()
@@ -231,6 +238,8 @@ impl Driver {
             Effect::Write(lines) => self.write(lines),
             Effect::State(task) => self.state.iter().for_each(|state| state.give(task.clone())),
             Effect::Answer(ask, answer) => self.askers.answer(ask, answer),
+            Effect::Task(question, task, limit_ms) => self.tasks.begin(question, task, limit_ms),
+            Effect::EndTask(question) => self.tasks.end(question),
             Effect::Note(words) => complain!("penstock-host: {words}"),
         }
         None

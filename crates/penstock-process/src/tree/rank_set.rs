@@ -110,6 +110,46 @@ impl RankSet {
     }
 }
 
+impl RankSet {
+    /// The ranks of this set that another does not have; those that were left out are taken for different ones.
+    pub fn minus(&self, other: &Self) -> Self {
+        let mut ranges: Vec<Range<u32>> = Vec::new();
+        let mut taken = other.ranges.iter().peekable();
+        for range in &self.ranges {
+            let mut start = range.start;
+            while taken.peek().is_some_and(|gone| gone.end <= start) {
+                taken.next();
+            }
+            for gone in taken.clone().take_while(|gone| gone.start < range.end) {
+                if gone.start > start {
+                    ranges.push(start..gone.start);
+                }
+                start = start.max(gone.end);
+            }
+            if start < range.end {
+                ranges.push(start..range.end);
+            }
+        }
+        // A union with nothing keeps the limit.
+        Self { ranges, left_out: self.left_out }.union(&Self::default())
+    }
+
+    /// The ranks that both have, as far as they are known.
+    pub fn both(&self, other: &Self) -> Self {
+        Self { left_out: 0, ..self.minus(&self.minus(other)) }
+    }
+
+    /// Whether another has all of these, as far as they are known.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.minus(other).ranges.is_empty()
+    }
+
+    /// The lowest.
+    pub fn first(&self) -> Option<u32> {
+        self.ranges.first().map(|range| range.start)
+    }
+}
+
 impl FromIterator<u32> for RankSet {
     fn from_iter<I: IntoIterator<Item = u32>>(ranks: I) -> Self {
         let mut all: Vec<u32> = ranks.into_iter().collect();
@@ -194,6 +234,9 @@ mod tests {
             prop_assert_eq!(union.count(), both.len() as u64);
             prop_assert!((0..60).all(|rank| union.contains(rank) == both.contains(&rank)));
             prop_assert_eq!(left.overlaps(&right), !one.is_disjoint(&two));
+            prop_assert_eq!(&left.minus(&right), &one.difference(&two).copied().collect::<RankSet>());
+            prop_assert_eq!(&left.both(&right), &one.intersection(&two).copied().collect::<RankSet>());
+            prop_assert_eq!(left.is_within(&right), one.is_subset(&two));
             let missing: Vec<u32> = (0..60).filter(|rank| !both.contains(rank)).take(5).collect();
             prop_assert_eq!(union.missing(60, 5), missing);
             let text = serde_json::to_string(&union).unwrap();

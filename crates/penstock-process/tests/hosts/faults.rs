@@ -95,7 +95,9 @@ impl World {
     /// What happens to a paused host happens when it goes on; all else happens now.
     pub(crate) fn unless_paused(&mut self, item: Item) -> Option<Item> {
         let index = match &item {
-            Item::Tick(index) | Item::Report(index) | Item::State(index, _, _) => *index,
+            Item::Tick(index) | Item::Report(index) | Item::State(index, ..) | Item::Done(index, ..) => {
+                *index
+            }
             Item::Open(wire, end) | Item::Deliver(wire, end, _) | Item::Close(wire, end) => {
                 self.wires[*wire as usize].ends[usize::from(*end)].0
             }

@@ -27,6 +27,8 @@ pub(crate) enum Item {
     Close(u32, u8),
     Resume(u32),
     State(u32, u32, Box<StateAnswer>),
+    /// A task of a start of a host for a question is done.
+    Done(u32, u32, u64),
 }
 
 pub(crate) struct Wire {

@@ -3,12 +3,13 @@
 //! After every event what must never happen is looked for ([`crate::checks`]). What can go wrong with hosts is in [`crate::faults`], what
 //! can with messages in [`crate::network`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use penstock_process::host::config::{HostConfig, Versions};
 use penstock_process::host::messages::Question;
+use penstock_process::host::questions::PATIENCE_MS;
 use penstock_process::host::{Effect, Event, Given, Host, Membership};
 use penstock_process::lease::grant;
 use penstock_process::tree::host_list::{HostEntry, HostId, HostList};
@@ -43,6 +44,12 @@ pub(crate) struct World {
     pub(crate) quiet: bool,
     /// What hosts answered to who asked on them, the newest last.
     pub(crate) answers: Vec<Value>,
+    /// When they came.
+    pub(crate) answered: Vec<u64>,
+    /// Tasks under way: which host, which start of it, which question.
+    pub(crate) tasks: BTreeSet<(usize, u32, u64)>,
+    /// Tasks that ever began.
+    pub(crate) begun: BTreeSet<(usize, u32, u64)>,
 }
 
 impl World {
@@ -70,6 +77,9 @@ impl World {
             notes: Vec::new(),
             quiet: false,
             answers: Vec::new(),
+            answered: Vec::new(),
+            tasks: BTreeSet::new(),
+            begun: BTreeSet::new(),
             plan,
         }
     }
@@ -136,6 +146,7 @@ impl World {
             interface: None,
             mixed: false,
             versions: Versions::default(),
+            open: false,
             expected: Vec::new(),
         };
         let node = Node {
@@ -232,6 +243,7 @@ impl World {
             }
             Item::Close(wire, end) => self.close_end(wire, end),
             Item::Resume(index) => self.resume(index as usize),
+            Item::Done(index, start, question) => self.end_task(index as usize, start, question),
             Item::State(index, start, answer) => {
                 if self.nodes[index as usize].start == start {
                     self.give(index as usize, Event::State(*answer));
@@ -307,7 +319,12 @@ impl World {
             Effect::Keep(membership) => self.nodes[index].kept = Some(*membership),
             Effect::Write(lines) => self.note_lines(&lines),
             Effect::Note(words) if !self.quiet => self.note(format!("h{index}: {words}")),
-            Effect::Answer(_, answer) => self.answers.push(answer),
+            Effect::Answer(_, answer) => {
+                self.answered.push(self.now_ms);
+                self.answers.push(answer);
+            }
+            Effect::Task(question, _, limit_ms) => self.begin_task(index, question, limit_ms),
+            Effect::EndTask(question) => drop(self.tasks.remove(&(index, self.nodes[index].start, question))),
             Effect::Note(_) => {}
         }
     }
@@ -323,7 +340,7 @@ impl World {
 
     /// Somebody on a host asks, or tells.
     pub(crate) fn ask(&mut self, index: usize, question: Question) {
-        self.give(index, Event::Asked(1, question));
+        self.give(index, Event::Asked(1, question, PATIENCE_MS));
     }
 
     /// The agent of a host says how it is.

@@ -4,16 +4,19 @@ import os
 import selectors
 import signal
 import sys
+from dataclasses import dataclass
 from types import FrameType
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from penstock.cli.escape import coloured
-from penstock.cli.job.choice import job_here
+from penstock.cli.job.choice import job_called, job_here
 from penstock.cli.output import Json, command_app, print_json
+from penstock.cli.questions.exec_on_hosts import HostChoice, exec_on_hosts
 from penstock.errors import UsageError
 from penstock.process.exec import Beside, find_workers, nothing_left, start
+from penstock.process.questions.answers import PATIENCE_S
 
 app = command_app(
     "exec",
@@ -21,7 +24,9 @@ app = command_app(
     examples=(
         "  penstock exec train-3f2a --rank 3 -- bash\n"
         "  penstock exec train-3f2a --rank 0-3 -- nvidia-smi\n"
-        "  penstock exec train-3f2a --rank 3 --python 'os.environ[\"MASTER_PORT\"]'"
+        "  penstock exec train-3f2a --rank 3 --python 'os.environ[\"MASTER_PORT\"]'\n"
+        "  penstock exec train-3f2a --hosts 'gpu[01-16]' -- nvidia-smi\n"
+        "  penstock exec train-3f2a --ranks 0,8-15 --patience 10 -- df -h /dev/shm"
     ),
 )
 #: Evaluates an expression, or runs statements where it is none. Modules that people mostly want are there when named.
@@ -49,18 +54,38 @@ else:
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class OtherHosts:
+    """Which hosts of a job of many."""
+
+    hosts: Annotated[str | None, Parameter(help="On these hosts of the job, as in gpu[01-16].")] = None
+    ranks: Annotated[str | None, Parameter(help="Beside these ranks on all hosts, as in 0,8-15.")] = None
+    where: Annotated[str | None, Parameter(help="On hosts in this state, such as here or unheard.")] = None
+    patience: Annotated[float, Parameter(help="Seconds that all of it may take, on many hosts.")] = PATIENCE_S
+
+    @property
+    def choose(self) -> bool:
+        """Whether hosts were named in any way."""
+        return (self.hosts, self.ranks, self.where) != (None, None, None)
+
+
 @app.default
 def exec_(
     job: str,
     *command: Annotated[str, Parameter(help="Program and arguments, after `--`.")],
-    rank: Annotated[str, Parameter(help="Which ranks: 3, 0-3,8 or trainer-3.")] = "0",
+    rank: Annotated[
+        str | None, Parameter(help="Which ranks of this host: 3, 0-3,8 or trainer-3 (default: 0).")
+    ] = None,
     role: Annotated[str | None, Parameter(help="Ranks of this role, where a job has several.")] = None,
     python: Annotated[
         str | None, Parameter(help="An expression or statements, instead of a command.")
     ] = None,
+    over: Annotated[OtherHosts | None, Parameter(name="*")] = None,
     json: Json = False,
 ) -> int:
     """The command is a process of its own beside the rank, not inside it. Its exit code is passed on; nothing of it stays.
+
+    With --hosts, --ranks or --where it runs on any hosts of the job: equal outputs are shown once, and the largest exit code is passed on.
 
     Parameters
     ----------
@@ -71,8 +96,15 @@ def exec_(
         raise UsageError(
             "give a command after `--`, or --python EXPRESSION", hint="`penstock exec --help` has examples"
         )
+    if over is not None and over.choose:
+        if rank is not None or python is not None:
+            raise UsageError(
+                "--rank and --python are for this host alone", hint="--ranks counts over all hosts of the job"
+            )
+        choice = HostChoice(over.hosts, over.ranks, over.where, over.patience, role)
+        return exec_on_hosts(job_called(job), command, choice, json=json)
     handle = job_here(job, "exec")
-    workers = find_workers(handle, rank, role)
+    workers = find_workers(handle, rank or "0", role)
     calls = [(worker, list(command) if python is None else _python(worker, python)) for worker in workers]
     with nothing_left():
         if len(calls) == 1 and not json:

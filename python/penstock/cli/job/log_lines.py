@@ -87,7 +87,7 @@ class Display:
 
     def _prefix(self, worker: Worker, at_ms: int) -> bytes:
         prefix = b"" if self.prefixes is None else self.prefixes[worker]
-        return f"{_clock(at_ms)} ".encode() + prefix if self.times else prefix
+        return f"{clock_time(at_ms)} ".encode() + prefix if self.times else prefix
 
     def _show_prefixed(self, piece: Piece, at_ms: int) -> None:
         prefix = self._prefix(piece.worker, at_ms)
@@ -119,7 +119,7 @@ def _write(output: bytes) -> None:
     sys.stdout.buffer.write(coloured(output) if sys.stdout.isatty() else output)
 
 
-def _clock(at_ms: int) -> str:
+def clock_time(at_ms: int) -> str:
     """A moment as people compare it; local, to the millisecond."""
     if not at_ms:
         return f"{'?':<23}"

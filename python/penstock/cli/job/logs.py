@@ -8,14 +8,16 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from penstock.cli.job.choice import job_here
+from penstock.cli.job.choice import job_called, job_here
 from penstock.cli.job.log_lines import Display, is_colourful, labels
 from penstock.cli.output import Json, command_app
+from penstock.cli.questions.logs_of_hosts import LogSearch, logs_of_hosts
 from penstock.errors import JobSilent, UsageError
-from penstock.process.job.catalogue import FINAL, Job
+from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job
 from penstock.process.logs.chronology import in_order
 from penstock.process.logs.reader import STREAMS, Gap, Reader, Worker, last_lines_place, segments, workers
 from penstock.process.logs.since import moment_ms, places_since
+from penstock.process.questions.answers import PATIENCE_S
 
 #: Between two looks while there is output; twice as long after each look without.
 LOOK_S = 0.05
@@ -31,7 +33,9 @@ app = command_app(
         "  penstock logs train-3f2a --rank 0-3,7 --since 10m --grep 'loss|nan'\n"
         "  penstock logs train-3f2a --since 2026-11-15T12:00 --until 2026-11-15T12:05 --times\n"
         "  penstock logs train-3f2a --role trainer --since incarnation --json | jq -r .text\n"
-        "  penstock logs train-3f2a --rank 3 --stream stdout --start 1048576"
+        "  penstock logs train-3f2a --rank 3 --stream stdout --start 1048576\n"
+        "  penstock logs train-3f2a --ranks 7311 --times\n"
+        "  penstock logs train-3f2a --hosts 'gpu[01-16]' --grep 'NCCL WARN' --since 10m"
     ),
 )
 
@@ -42,6 +46,12 @@ class Choice:
 
     rank: Annotated[
         str | None, Parameter(help="Only these ranks, as in 3 or 0-3,7; of one, the bytes as they are.")
+    ] = None
+    ranks: Annotated[
+        str | None, Parameter(help="Only these ranks of all hosts of a job of many, as in 3 or 0-3,7.")
+    ] = None
+    hosts: Annotated[
+        str | None, Parameter(help="Only ranks on these hosts of the job, as in gpu[01-16].")
     ] = None
     role: Annotated[str | None, Parameter(help="Only workers of this role.")] = None
     stream: Annotated[Literal["stdout", "stderr", "both"], Parameter(help="Which output.")] = "both"
@@ -74,6 +84,7 @@ class Form:
     ] = None
     times: Annotated[bool, Parameter(negative=(), help="The moment before every line.")] = False
     json: Json = False
+    patience: Annotated[float, Parameter(help="Seconds that many hosts may take for it.")] = PATIENCE_S
 
 
 @app.default
@@ -97,6 +108,14 @@ def logs(
         Name of the job, or how it begins.
     """
     choice, span, form = choice or Choice(), span or Span(), form or Form()
+    if (choice.hosts, choice.ranks) != (None, None) or (form.grep is not None and choice.rank is None):
+        handle = job_called(job)
+        if _is_over_hosts(handle, choice):
+            if follow:
+                raise UsageError(
+                    "--follow shows ranks of this host alone", hint="--rank N, on the host that has it"
+                )
+            return logs_of_hosts(handle, _search(choice, span, form), times=form.times, json=form.json)
     handle = job_here(job, "logs")
     chosen = _chosen(handle, choice)
     streams = STREAMS if choice.stream == "both" else (choice.stream,)
@@ -123,6 +142,32 @@ def logs(
     display.release()
     sys.stdout.flush()
     return 0
+
+
+def _is_over_hosts(job: Job, choice: Choice) -> bool:
+    """Whether all hosts are to be asked; those of a job that is over cannot be."""
+    if choice.hosts is not None or choice.ranks is not None:
+        return True
+    return job.host_file() is not None and job.phase() not in (*FINAL, "lost", ELSEWHERE)
+
+
+def _search(choice: Choice, span: Span, form: Form) -> LogSearch:
+    _pattern(form.grep)
+    if span.start:
+        raise UsageError("--start is a place in the logs of this host", hint="--since counts on all hosts")
+    if span.since is not None and span.since != "incarnation":
+        moment_ms(span.since)
+    return LogSearch(
+        hosts=choice.hosts,
+        ranks=choice.ranks,
+        role=choice.role,
+        streams=STREAMS if choice.stream == "both" else (choice.stream,),
+        pattern=form.grep,
+        since=span.since,
+        until_ms=None if span.until is None else moment_ms(span.until),
+        lines=span.tail,
+        patience_s=form.patience,
+    )
 
 
 def _follow(job: Job, reader: Reader, display: Display) -> None:

@@ -1,15 +1,17 @@
 """``penstock ps``: the processes of a job, as a tree."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
 
 from penstock.cli.job.choice import job_called
 from penstock.cli.job.home import home
 from penstock.cli.output import Json, command_app, print_json, print_table, say
+from penstock.cli.questions.rank_groups import HEADS, RIGHT, ROWS_MAX, groups_of_ranks
 from penstock.errors import JobSilent
 from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job
 from penstock.process.job.catalogue import jobs as all_jobs
+from penstock.process.questions.answers import PATIENCE_S, check_patience
 from penstock.process.sweep import sweep_lost
 from penstock.process.watch.gpus import GpuUse, gpu_uses
 from penstock.process.watch.snapshot import Row, rows
@@ -40,19 +42,29 @@ def ps(
     all_: Annotated[
         bool, Parameter(name="--all", negative=(), help="Keeper, agent, coordinator and zygote too.")
     ] = False,
+    by: Annotated[
+        Literal["group", "host", "rank"] | None,
+        Parameter(
+            help=f"A line for ranks that are alike, for each host, or for each rank (up to {ROWS_MAX}: rank)."
+        ),
+    ] = None,
+    patience: Annotated[float, Parameter(help="Seconds that many hosts may take for it.")] = PATIENCE_S,
     json: Json = False,
 ) -> int:
     """Without a job, all that run. Of a job that is over, how its ranks ended.
+
+    A job of many hosts with more ranks is shown in groups of ranks that are alike, the rarest first.
 
     Parameters
     ----------
     job
         Name of the job, or how it begins.
     """
+    check_patience(patience)
     sweep_lost(home(), tell=say)
     chosen = [job_called(job)] if job is not None else _running()
     gpus = gpu_uses()
-    views = [_view(handle, supervisors=all_, gpus=gpus) for handle in chosen]
+    views = [_view(handle, supervisors=all_, gpus=gpus, patience_s=patience) for handle in chosen]
     if json:
         for view in views:
             for row in view.rows:
@@ -61,6 +73,27 @@ def ps(
     if not chosen:
         say("no job runs")
         return 0
+    for view in [view for view in views if _is_grouped(view, by)]:
+        lines = groups_of_ranks(view.rows, by or "group")
+        say(f"{view.job.id}: {view.job.phase()}")
+        print_table(HEADS, lines, right=RIGHT)
+    _print_trees([view for view in views if not _is_grouped(view, by)], gpus)
+    for view in views:
+        if view.hosts:
+            say(f"{view.job.id}: {view.hosts}")
+    return 0
+
+
+def _is_grouped(view: "View", by: str | None) -> bool:
+    if by is not None:
+        return by != "rank"
+    count = sum(1 for row in view.rows if row["role"] is not None and row["depth"] == 0)
+    return view.is_many and count > ROWS_MAX
+
+
+def _print_trees(views: list["View"], gpus: dict[int, GpuUse]) -> None:
+    if not views:
+        return
     many = any(view.is_many for view in views)
     heads = [
         "what",
@@ -76,10 +109,6 @@ def ps(
     heads += ["age", "life", "start", "command"]
     shown = [line for view in views for line in _tree(view, many=many, gpus=gpus)]
     print_table(heads, shown, right=["pid", "step", "cpu", "memory", "GPU", "GPU memory", "age", "life"])
-    for view in views:
-        if view.hosts:
-            say(f"{view.job.id}: {view.hosts}")
-    return 0
 
 
 class View(NamedTuple):
@@ -91,7 +120,7 @@ class View(NamedTuple):
     hosts: str = ""
 
 
-def _view(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse]) -> View:
+def _view(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse], patience_s: float = PATIENCE_S) -> View:
     """Rows of all hosts, as far as the agent here knows of the others; else of this host."""
     host = job.host_file()
     own = [{**row, "host": (host or {}).get("name")} for row in rows(job, supervisors=supervisors, gpus=gpus)]
@@ -102,13 +131,15 @@ def _view(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse]) -> View:
     from penstock.process.hosts.host_table import host_table, worker_rows
 
     try:
-        table, workers = host_table(job), worker_rows(job)
+        table, workers = host_table(job), worker_rows(job, patience_s=patience_s)
     except JobSilent as problem:
         return View(job, own, is_many=True, hosts=f"only this host is shown: {problem.reason}")
     others = [_of_another(job, row) for row in workers.rows if row["host"] != host.get("name")]
     everyone = sorted([*own, *others], key=lambda row: -1 if row["rank"] is None else row["rank"])
-    line = " · ".join(part for part in (table.line(), workers.missing()) if part)
     ranks = {place.name: place.rank for place in table.hosts or []}
+    slots = {place.rank: place.slots for place in table.hosts or []}
+    account = workers.account.line("ranks", lambda hosts: sum(slots.get(host, 0) for host in hosts))
+    line = table.line() if not slots else f"{table.line()} · {account}"
     everyone = [{**row, "host_rank": ranks.get(row["host"])} for row in everyone]
     return View(job, everyone, is_many=True, hosts=line)
 

@@ -6,15 +6,20 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from penstock.cli.job.choice import job_here
+from penstock.cli.job.choice import job_called
 from penstock.cli.output import Json, command_app, print_json, print_text, say
+from penstock.cli.questions.stacks_of_hosts import stacks_of_hosts
 from penstock.errors import StacksForbidden, UsageError
-from penstock.process.job.catalogue import FINAL
+from penstock.process.job.catalogue import ELSEWHERE, FINAL
+from penstock.process.job.control import elsewhere
 from penstock.process.stacks import Collected, collect, collect_by_agent, shown
 from penstock.process.stacks.collection import Asked
 from penstock.process.stacks.groups import ranks_in
 from penstock.process.stacks.py_spy import FORBIDDEN, spy_path
 
+#: On many hosts: a Python has to be started on each.
+PATIENCE_S = 5.0
+NATIVE_PATIENCE_S = 30.0
 PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 app = command_app(
@@ -22,7 +27,7 @@ app = command_app(
     "Show the stacks of all ranks at once, equal ones together.",
     examples=(
         "  penstock stacks train-3f2a\n"
-        "  penstock stacks train-3f2a --rank 0-3,8 --native\n"
+        "  penstock stacks train-3f2a --ranks 0-3,8 --native\n"
         "  penstock stacks train-3f2a --json | jq '.groups[].workers'"
     ),
 )
@@ -32,17 +37,23 @@ app = command_app(
 def stacks(
     job: str,
     *,
-    rank: Annotated[str | None, Parameter(help="Only these ranks, as in 0-3,8.")] = None,
+    rank: Annotated[
+        str | None, Parameter(name=["--rank", "--ranks"], help="Only these ranks, as in 0-3,8.")
+    ] = None,
     native: Annotated[
         bool, Parameter(negative=(), help="Frames of native code too, of one rank of each group.")
     ] = False,
     native_all: Annotated[
         bool, Parameter(negative=(), help="Frames of native code too, of every rank; slow.")
     ] = False,
-    deadline: Annotated[float, Parameter(help="Seconds for reading all stacks.")] = 30.0,
+    deadline: Annotated[float, Parameter(help="Seconds for reading all stacks of one host.")] = 30.0,
+    patience: Annotated[
+        float | None,
+        Parameter(help="Seconds that all of it may take, on many hosts (default: 5, with native frames 30)."),
+    ] = None,
     json: Json = False,
 ) -> int:
-    """The smallest group comes first, because most ranks wait for the one that does not come.
+    """The smallest group comes first, because most ranks wait for the one that does not come. Of a job of many hosts all are asked.
 
     Each process is stopped for the milliseconds that reading takes. Ranks that are no Python show what the kernel says, and with
     --native what gdb finds, if it is installed.
@@ -52,17 +63,21 @@ def stacks(
     job
         Name of the job, or how it begins.
     """
-    handle = job_here(job, "stacks")
+    handle = job_called(job)
+    if handle.phase() == ELSEWHERE:
+        raise elsewhere(handle, "stacks")
     if handle.phase() in FINAL:
         raise UsageError(f"job {handle.id} is over", hint=f"`penstock logs {handle.id}` still works")
     if not 0 < deadline <= 3600:
         raise UsageError(f"--deadline must be seconds up to an hour, got {deadline}")
+    ranks = None if rank is None else _ranks(rank)
+    depth = "all" if native_all else "one" if native else "no"
+    if handle.host_file() is not None:
+        usual_s = PATIENCE_S if depth == "no" else NATIVE_PATIENCE_S
+        patience_s = usual_s if patience is None else patience
+        return stacks_of_hosts(handle, ranks=ranks, native=depth, patience_s=patience_s, json=json)
     spy_path()
-    wish = Asked(
-        ranks=None if rank is None else _ranks(rank),
-        native="all" if native_all else "one" if native else "no",
-        deadline_s=deadline,
-    )
+    wish = Asked(ranks=ranks, native=depth, deadline_s=deadline)
     collected = collect(handle, wish)
     if _is_forbidden(collected):
         # Workers let the agent's children look into them, where the kernel lets nobody else.

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.errors import JobSilent
 from penstock.process.job.catalogue import Job
-from penstock.process.job.control import HOST_SOCKET, ask
+from penstock.process.questions.answers import PATIENCE_S, Account, ask_job
 
 #: Names of hosts in a line.
 NAMED_MAX = 8
@@ -69,15 +69,10 @@ class HostTable(msgspec.Struct, frozen=True):
 
 
 class Rows(NamedTuple):
-    """What hosts said, and how many of them."""
+    """What hosts said, and who of them did."""
 
     rows: list[dict[str, Any]]
-    answered: int
-    hosts: int
-
-    def missing(self) -> str:
-        """``2 of 3 hosts answered``; empty when all did."""
-        return f"{self.answered} of {self.hosts} hosts answered" if self.answered < self.hosts else ""
+    account: Account
 
 
 def host_table(job: Job) -> HostTable:
@@ -92,9 +87,9 @@ def host_table(job: Job) -> HostTable:
         raise JobSilent(job=job.id, reason=f"its hosts are not told in a known way ({problem})") from problem
 
 
-def worker_rows(job: Job) -> Rows:
+def worker_rows(job: Job, *, patience_s: float = PATIENCE_S) -> Rows:
     """Workers of all hosts that answered, by rank; each with its ``host``. Raises ``JobSilent``."""
-    answer = _ask_all(job, "ps")
+    answer = _ask_all(job, "ps", patience_s)
     return answer._replace(rows=sorted(answer.rows, key=lambda row: (row["role"], row["rank"])))
 
 
@@ -112,6 +107,6 @@ def report_ended(job: Job, host: str, by: str) -> bool:
     return bool(_ask_all(job, {"ended": {"host": host, "by": by}}).rows)
 
 
-def _ask_all(job: Job, question: str | dict[str, Any]) -> Rows:
-    answer = ask(job, {"ask": question}, at=HOST_SOCKET)
-    return Rows(answer.get("rows", []), int(answer.get("answered", 0)), int(answer.get("hosts", 0)))
+def _ask_all(job: Job, question: str | dict[str, Any], patience_s: float = PATIENCE_S) -> Rows:
+    answer = ask_job(job, question, patience_s=patience_s)
+    return Rows(answer.rows, answer.account)

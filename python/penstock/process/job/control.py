@@ -23,10 +23,12 @@ AGENT_SOCKET = "agent.sock"
 HOST_SOCKET = "host.sock"
 
 
-def ask(job: Job, question: dict[str, Any], *, at: str = AGENT_SOCKET) -> dict[str, Any]:
-    """Ask the agent of a job, or whoever listens at another socket of it, and return the answer."""
+def ask(
+    job: Job, question: dict[str, Any], *, at: str = AGENT_SOCKET, patience_s: float = 0.0
+) -> dict[str, Any]:
+    """Ask the agent of a job, or whoever listens at another socket of it, and return the answer; what that may take comes on top."""
     try:
-        answer = _exchange(job, msgspec.json.encode(question) + b"\n", at)
+        answer = _exchange(job, msgspec.json.encode(question) + b"\n", at, PATIENCE_S + patience_s)
     except OSError as problem:
         hint = f"`penstock stop --force {job.id}` ends it without its help; `penstock logs` still works"
         raise JobSilent(job=job.id, reason=problem.strerror or str(problem), hint=hint) from problem
@@ -111,12 +113,12 @@ def _listening(job: Job) -> dict[tuple[str, int], int]:
     }
 
 
-def _exchange(job: Job, line: bytes, at: str) -> bytes:
+def _exchange(job: Job, line: bytes, at: str, patience_s: float) -> bytes:
     # Addresses of sockets are short; through the open directory the job may lie as deep as it likes.
     folder = os.open(job.directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as talk:
-            talk.settimeout(PATIENCE_S)
+            talk.settimeout(patience_s)
             talk.connect(f"/proc/self/fd/{folder}/{at}")
             talk.sendall(line)
             talk.shutdown(socket.SHUT_WR)

@@ -4,10 +4,11 @@
 gang that hangs.
 """
 
+from penstock.process.questions.number_ranges import ranges
 from penstock.process.stacks.by_agent import collect_by_agent
 from penstock.process.stacks.collection import Collected, collect
 from penstock.process.stacks.frames import Frame, Look, Thread
-from penstock.process.stacks.groups import Group, groups_of, ranges
+from penstock.process.stacks.groups import Group, groups_of
 from penstock.process.stacks.text import shown
 
 __all__ = [

@@ -15,7 +15,9 @@ PATIENCE_S = 12.0
 LOOK_S = 0.02
 
 
-def collect_by_agent(job: Job, ranks: frozenset[int] | None = None) -> Collected | None:
+def collect_by_agent(
+    job: Job, ranks: frozenset[int] | None = None, *, patience_s: float = PATIENCE_S
+) -> Collected | None:
     """Python stacks of all workers, or those of some ranks; nothing if the agent does not answer in time."""
     answer = job.directory / "stacks.json"
     answer.unlink(missing_ok=True)
@@ -23,7 +25,7 @@ def collect_by_agent(job: Job, ranks: frozenset[int] | None = None) -> Collected
         ask(job, {"ask": "stacks"})
     except JobSilent:
         return None
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + patience_s
     while not answer.exists():
         if time.monotonic() > until:
             return None

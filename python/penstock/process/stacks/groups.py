@@ -3,11 +3,12 @@
 Of hundreds of ranks most stand at the same place; what matters is who stands elsewhere. So the smallest group comes first.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 import msgspec
 
+from penstock.process.questions.number_ranges import numbers_in, ranges
 from penstock.process.stacks.frames import Kernel, Look, Thread
 
 
@@ -23,6 +24,8 @@ class Group(msgspec.Struct, frozen=True):
     #: Whose native frames these are.
     native_of: str = ""
     problem: str = ""
+    #: Of a job of many hosts, where they are.
+    hosts: str = ""
 
     @property
     def names(self) -> str:
@@ -31,36 +34,18 @@ class Group(msgspec.Struct, frozen=True):
         return ", ".join(f"{role} {ranges([rank for _, rank in ranks])}" for role, ranks in roles)
 
 
-def ranges(ranks: Iterable[int]) -> str:
-    """Numbers as ranges: ``0-6,8``."""
-    runs: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-
-
 def ranks_in(text: str) -> list[int]:
-    """The other way; an error of value for anything that ``ranges`` would not write."""
-    ranks: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ValueError(text)
-        low, high = int(first), int(last) if dash else int(first)
-        if high < low or high - low > 1_000_000:
-            raise ValueError(text)
-        ranks.update(range(low, high + 1))
-    return sorted(ranks)
+    """Numbers of ``0-6,8``; an error of value for anything that ``ranges`` would not write of any ranks."""
+    if not text:
+        raise ValueError(text)
+    return numbers_in(text)
 
 
 def groups_of(looks: Sequence[Look]) -> list[Group]:
     """Groups of equal stacks, the smallest first. Without stacks, those with the same trouble and state are equal."""
     by_stack: dict[object, list[Look]] = {}
     for look in looks:
-        by_stack.setdefault(_alike(look), []).append(look)
+        by_stack.setdefault(alike(look), []).append(look)
     groups = [
         Group(
             tuple(
@@ -76,7 +61,8 @@ def groups_of(looks: Sequence[Look]) -> list[Group]:
     return sorted(groups, key=lambda group: (len(group.workers), group.workers))
 
 
-def _alike(look: Look) -> object:
+def alike(look: Look) -> object:
+    """Equal for looks that stand at the same place."""
     if not look.threads:
         return (look.problem, look.kernel.state, look.kernel.waits_in)
     main, *others = look.threads

@@ -1,7 +1,7 @@
 """Groups of stacks as text. Pure."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from penstock.process.stacks.collection import Collected
 from penstock.process.stacks.frames import Frame, Kernel, Thread
@@ -25,13 +25,18 @@ def shown(collected: Collected) -> str:
     """Everything, group by group; innermost call first."""
     if not collected.groups:
         return f"{collected.job}: no worker runs"
-    total = len(collected.looks)
-    return "\n\n".join("\n".join(_group(group, total)) for group in collected.groups)
+    return shown_groups(collected.groups, len(collected.looks))
+
+
+def shown_groups(groups: Sequence[Group], total: int) -> str:
+    """The same of groups that were collected elsewhere, of so many workers."""
+    return "\n\n".join("\n".join(_group(group, total)) for group in groups)
 
 
 def _group(group: Group, total: int) -> Iterator[str]:
     count = len(group.workers)
-    yield f"{group.names}  ({count} of {total}): {_state(group.kernel)}"
+    where = f" on {group.hosts}" if group.hosts else ""
+    yield f"{group.names}  ({count} of {total}){where}: {_state(group.kernel)}"
     threads = group.native or group.threads
     if group.native_of and count > 1:
         yield f"  native frames are those of {group.native_of}"

@@ -1,0 +1,121 @@
+"""What is measured of questions to a swarm of hosts, each scene in a pid namespace of its own:
+`python -m benchmarks.question_scenes SCENE [NUMBER]`.
+
+It prints one line of JSON. `bench_questions` calls it and holds the figures against what is asked.
+"""
+
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.host_swarm import Swarm, until
+from penstock.process.questions.number_ranges import numbers_in
+
+QUESTIONS = 7
+SETTLE_S = 3.0
+STACKS_ROUNDS = 3
+#: A rank that waits at one place, and says that it is there.
+WAITING = "import os, threading; open(os.environ['MARKS'] + '/' + os.environ['RANK'], 'w'); threading.Event().wait()"
+
+
+def _swarm(folder: Path, hosts: int) -> Swarm:
+    swarm = Swarm(folder, hosts)
+    swarm.furnish()
+    swarm.start()
+    swarm.await_joined()
+    swarm.await_heard()
+    until(lambda: len(swarm.ask(0, "ps").get("rows") or []) == hosts, "all ranks to run")
+    time.sleep(SETTLE_S)
+    return swarm
+
+
+def questions(folder: Path, hosts: int) -> dict[str, Any]:
+    """One host asks all: who is there, and to run a program; then once more while one of them is silent."""
+    swarm = _swarm(folder, hosts)
+    asked, everybody = hosts - 1, f"0-{hosts - 1}"
+    task = {"task": {"hosts": everybody, "task": {"do": "exec", "words": ["true"]}}}
+
+    def ask(question: str | dict[str, Any]) -> None:
+        account = swarm.ask(asked, question).get("account") or {}
+        assert account.get("answered") == everybody, account
+
+    figures = {"load": os.getloadavg()[0]}
+    figures |= {"ps_s": _median(lambda: ask("ps")), "exec_s": _median(lambda: ask(task))}
+    # Nobody below it on a tree of 64, and neither who asks nor who leads.
+    silent = hosts - 2
+    (pid,) = swarm.parts()["coordinator"][silent]
+    os.kill(pid, signal.SIGSTOP)
+    begun = time.perf_counter()
+    account = swarm.ask(asked, "ps")["account"]
+    figures["silent_s"] = time.perf_counter() - begun
+    os.kill(pid, signal.SIGCONT)
+    assert account["unheard"] == str(silent), account
+    return {"hosts": hosts, **figures}
+
+
+def stacks(folder: Path, hosts: int) -> dict[str, Any]:
+    """Grouped stacks of 32 Python ranks, on so many hosts."""
+    ranks = 32
+    marks = folder / "marks"
+    marks.mkdir()
+    command = (sys.executable, "-S", "-c", WAITING)
+    swarm = Swarm(folder / "swarm", hosts, ranks // hosts, command, environment={"MARKS": str(marks)})
+    swarm.furnish()
+    swarm.start()
+    until(lambda: len(list(marks.iterdir())) == ranks, "all ranks to wait")
+    time.sleep(SETTLE_S)
+    took = []
+    for _ in range(STACKS_ROUNDS):
+        begun = time.perf_counter()
+        count = _ranks_here(swarm) if hosts == 1 else _ranks_of_all(swarm)
+        took.append(time.perf_counter() - begun)
+        assert count == ranks, count
+    return {"hosts": hosts, "took_s": took}
+
+
+def _ranks_here(swarm: Swarm) -> int:
+    """What one host does alone, by a Python of its own; how many ranks were seen."""
+    words = ["-m", "penstock.process.stacks", str(swarm.directories[0]), "--json"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, check=True)
+    return sum(len(group["workers"]) for group in json.loads(done.stdout)["groups"])
+
+
+def _ranks_of_all(swarm: Swarm) -> int:
+    """What all hosts do, each by a Python of its own."""
+    task = {"do": "stacks", "native": "no", "ranks": None}
+    question = {"task": {"hosts": f"0-{swarm.hosts - 1}", "task": task}}
+    answer = swarm.ask(swarm.hosts - 1, question, patience_s=60.0)
+    return sum(len(numbers_in(part["ranks"])) for part in answer["parts"])
+
+
+def _median(work: Callable[[], None]) -> float:
+    took = []
+    for _ in range(QUESTIONS):
+        begun = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - begun)
+    return statistics.median(took)
+
+
+def main(words: list[str]) -> int:
+    """Run one scene."""
+    scene = {"questions": questions, "stacks": stacks}[words[0]]
+    folder = Path(tempfile.mkdtemp(prefix="penstock-questions-"))
+    try:
+        print(json.dumps(scene(folder, int(words[1]))))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
