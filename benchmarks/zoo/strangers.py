@@ -302,7 +302,7 @@ def _plain_sgd(parameters: Any) -> Optimizer:
 
 def _drawn(source: Any) -> Any:
     if isinstance(source, torch.Generator):
-        return torch.randn(6, generator=source)
+        return torch.randn(6, generator=source, device=source.device).to(torch.get_default_device())
     if isinstance(source, random.Random | np.random.Generator):
         return float(source.random())
     return next(source)[0].mean()
@@ -377,14 +377,21 @@ def _hooked(*, on_tensor: bool) -> Program:
 
 
 def _forgotten_scaler() -> Program:
-    """A scaler of gradients that the state does not have. Its factors change what bfloat16 rounds."""
-    model = perceptron().bfloat16()
+    """A scaler of gradients that the state does not have. Its factors change what bfloat16 rounds; on a device it cannot, and the products are
+    of float16.
+    """
+    device = torch.get_default_device().type
+    kind = torch.bfloat16 if device == "cpu" else torch.float16
+    model = perceptron()
+    model = model.to(kind) if device == "cpu" else model
     optimizer = _sgd(model)
-    scaler = torch.amp.GradScaler("cpu", init_scale=3.0, growth_factor=1.7, growth_interval=1)
+    scaler = torch.amp.GradScaler(device, init_scale=3.0, growth_factor=1.7, growth_interval=1)
 
     def train(step: int) -> None:
         optimizer.zero_grad()
-        scaler.scale(model(rows(step, 5, 6).bfloat16()).square().mean()).backward()
+        with torch.autocast(device, kind, enabled=device != "cpu"):
+            loss = model(rows(step, 5, 6).to(kind)).square().mean()
+        scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from penstock.errors import TreeInvalid
 
@@ -51,6 +52,34 @@ def restore(states: dict[str, Any]) -> None:
             torch.cuda.set_rng_state(_tensor(saved))
     except (KeyError, TypeError, ValueError, RuntimeError) as reason:
         raise TreeInvalid(name=ENTRY, reason=f"no state of a random generator: {reason}") from reason
+
+
+def kept_by_cudnn(model: nn.Module) -> tuple[str, ...]:
+    """Dropout between the layers of an LSTM, GRU or RNN on a device, in words: cuDNN draws it from a state of its own, which nobody can read, so a
+    resume draws otherwise.
+    """
+    if not torch.backends.cudnn.enabled:
+        return ()
+    named = [
+        name or type(module).__name__
+        for name, module in model.named_modules()
+        if isinstance(module, nn.RNNBase) and draws_from_cudnn(module, _device(module))
+    ]
+    return tuple(
+        f"dropout of {name}: cuDNN keeps its random numbers, and no checkpoint has them"
+        " (torch.backends.cudnn.flags(enabled=False), or nn.Dropout between layers of their own)"
+        for name in named
+    )
+
+
+def draws_from_cudnn(module: nn.RNNBase, device: torch.device) -> bool:
+    """Whether a module has dropout of its own, and cuDNN computes it."""
+    return module.training and module.dropout > 0 and module.num_layers > 1 and device.type == "cuda"
+
+
+def _device(module: nn.Module) -> torch.device:
+    parameter = next(module.parameters(), None)
+    return torch.device("cpu") if parameter is None else parameter.device
 
 
 def _text(data: bytes) -> str:

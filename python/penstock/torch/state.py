@@ -189,7 +189,7 @@ class State:
         of_gradients = gradients.unowned(self.model, self.optimizers)
         counted = gradients.counted_elsewhere(self._given)
         changed = (*self._unheld.changed(), *self._modes.changed())
-        return (*changed, *of_gradients, *counted, *outsiders)
+        return (*changed, *of_gradients, *counted, *outsiders, *randomness.kept_by_cudnn(self.model))
 
     @property
     def device(self) -> torch.device:

@@ -16,6 +16,8 @@ _OF_OTHERS = tuple(
     {str(Path(path).resolve()) for path in sysconfig.get_paths().values() if path}
     | {str(Path(__file__).resolve().parents[2]), str(Path(sys.prefix).resolve() / "bin")}
 )
+#: Folders of libraries wherever they lie: an environment over another one, a folder on PYTHONPATH.
+_LIBRARIES = frozenset({"site-packages", "dist-packages"})
 #: Functions that called each other.
 _FRAMES_MAX = 100
 #: Of functions inside of a function.
@@ -25,7 +27,10 @@ _NESTED_MAX = 4
 @lru_cache(maxsize=4096)
 def is_own_file(file: str) -> bool:
     """Whether a file of code is the program's."""
-    return not file.startswith("<frozen") and not str(Path(file).resolve()).startswith(_OF_OTHERS)
+    if file.startswith("<frozen"):
+        return False
+    path = Path(file).resolve()
+    return not str(path).startswith(_OF_OTHERS) and _LIBRARIES.isdisjoint(path.parts)
 
 
 def is_own_code(code: CodeType) -> bool:
