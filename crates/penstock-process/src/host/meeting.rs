@@ -172,7 +172,7 @@ impl<S: VoteStorage> Host<S> {
     }
 
     /// How this host asks for a place.
-    fn own_request(&self) -> JoinRequest {
+    pub(super) fn own_request(&self) -> JoinRequest {
         JoinRequest {
             entry: self.me.clone(),
             node_rank: self.config.node_rank,

@@ -134,9 +134,19 @@ fn rack_of(world: &World, index: usize) -> Vec<usize> {
     (0..world.nodes.len()).filter(same).collect()
 }
 
-/// The voters of the newest list that any host has which lives on: of a change that only the dead know nobody ever learns.
+/// The newest voters that any host knows of which lives on, from its list or as one of them: of a change that only the dead know nobody ever
+/// learns.
 fn newest_voters(world: &World, dies: &dyn Fn(&HostId) -> bool) -> Vec<HostId> {
     let stay = world.nodes.iter().filter(|node| !dies(&node.config.host));
-    let lists = stay.filter_map(|node| Some(&node.host.as_ref()?.membership().list));
-    lists.max_by_key(|list| list.stamp()).map(|list| list.voters.clone()).unwrap_or_default()
+    let known = stay.filter_map(|node| node.host.as_ref()).flat_map(|host| {
+        let list = &host.membership().list;
+        let of_list = Some((list.configuration, list.voters.clone()));
+        let of_votes = host
+            .status()
+            .votes
+            .and_then(|(known, _)| known)
+            .map(|known| (known.number, known.voters.into_iter().map(HostId).collect::<Vec<HostId>>()));
+        of_list.into_iter().chain(of_votes)
+    });
+    known.max_by_key(|(number, _)| *number).map(|(_, voters)| voters).unwrap_or_default()
 }

@@ -219,6 +219,8 @@ impl<S: VoteStorage> Host<S> {
         leading.joiners.retain(|_, (_, at_ms)| now_ms < *at_ms + JOINER_MS);
         let mut placed = Vec::new();
         let mut taken: BTreeSet<HostId> = BTreeSet::new();
+        // A voter that lost its host rank may still be the one who leads, and takes the next one itself.
+        let own = self.rank.is_none().then(|| self.own_request());
         // Where processes cannot be killed, all others have to end before another host takes over (H2).
         let busy = |rank: &u32| {
             let state = leading.tracks.get(*rank as usize).map(|track| track.state);
@@ -233,6 +235,7 @@ impl<S: VoteStorage> Host<S> {
                 .joiners
                 .values()
                 .map(|(request, _)| request)
+                .chain(&own)
                 .filter(|request| !request.stuck && fits(request) && !taken.contains(&request.entry.id))
                 .collect();
             let rack = list.host(rank).map(|entry| &entry.rack);
