@@ -1,7 +1,7 @@
 """A gang in which one rank hangs three times, each time elsewhere, while all others wait for it in a collective of gloo.
 
-``python hang_on_hosts.py FOLDER ODD``: first at a lock, then in C code, then in another collective. A byte in ``fifo`` ends each of the
-first two; ``hangs-PHASE-RANK`` in the folder says how far a rank is.
+``python hang_on_hosts.py FOLDER ODD``: first at a lock, then in C code, then in another collective. A byte in ``fifo-PHASE`` ends each
+of the first two: one of their own, because whoever wrote to the first may not have closed it yet. ``hangs-PHASE-RANK`` says how far a rank is.
 """
 
 import ctypes
@@ -38,12 +38,12 @@ def wait_in_c(fifo: Path) -> None:
 def main(folder: Path, odd: int) -> None:
     """The program."""
     dist.init_process_group("gloo")
-    rank, fifo = dist.get_rank(), folder / "fifo"
+    rank = dist.get_rank()
     value = torch.ones(1)
     for phase, wait in enumerate((wait_at_a_lock, wait_in_c)):
         (folder / f"hangs-{phase}-{rank}").touch()
         if rank == odd:
-            wait(fifo)
+            wait(folder / f"fifo-{phase}")
         dist.all_reduce(value)
     (folder / f"hangs-2-{rank}").touch()
     if rank == odd:

@@ -35,7 +35,8 @@ def _look(job: JobOfHosts, phase: int, place: str) -> tuple[list[str], str]:
 def test_a_planted_hang_is_the_odd_group_in_one_screen(tmp_path: Path) -> None:
     """Method: rank 5 waits at a lock, then in C code, then in another collective of gloo; seven wait for it on two hosts."""
     with job_of_hosts(tmp_path, 2, ranks=RANKS // 2, options=("--lease", "10s")) as job:
-        os.mkfifo(tmp_path / "fifo")
+        for phase in range(2):
+            os.mkfifo(tmp_path / f"fifo-{phase}")
         job.start(program=[str(PROGRAM), str(tmp_path), str(ODD)])
         odd_host = job.host(1).name
         cases = [
@@ -50,7 +51,7 @@ def test_a_planted_hang_is_the_odd_group_in_one_screen(tmp_path: Path) -> None:
             assert f"rank 0-4,6-7 wait in {collective} · elsewhere: rank {ODD}" in shown, shown
             assert len(lines) <= SCREEN_LINES, shown
             if phase < 2:
-                with (tmp_path / "fifo").open("wb", buffering=0) as fifo:
+                with (tmp_path / f"fifo-{phase}").open("wb", buffering=0) as fifo:
                     fifo.write(b"!")
         job.penstock(0, "stop", job.name(0), "--force")
         job.penstock(1, "stop", job.name(1), "--force")

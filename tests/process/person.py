@@ -71,7 +71,9 @@ class Person:
         self.written = b""
         marks = home / "marks"
         marks.mkdir(parents=True, exist_ok=True)
-        variables = {**os.environ, "PENSTOCK_HOME": str(home), "MARKS": str(marks), "NO_COLOR": "1"}
+        # The size is that of the terminal, whatever whoever runs the tests has.
+        kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        variables = {**kept, "PENSTOCK_HOME": str(home), "MARKS": str(marks), "NO_COLOR": "1"}
         launcher = subprocess.Popen(
             [*PENSTOCK, command, *words],
             env=variables,
