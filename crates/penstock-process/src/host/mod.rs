@@ -175,13 +175,14 @@ impl<S: VoteStorage> Host<S> {
     /// A host that begins, or begins again with what it kept.
     pub fn new(now_ms: u64, given: Given<S>, kept: Option<Membership>) -> Self {
         let me = given.config.entry(given.port);
+        let links = Links::of(me.id);
         let mut host = Self {
             now_ms,
             me,
             clock: CoordinatorClock::default(),
             membership: Membership::default(),
             rank: None,
-            links: Links::default(),
+            links,
             steps: ListSteps::default(),
             meeting: Meeting::default(),
             upward: Upward::default(),

@@ -22,25 +22,32 @@ NOISE_BYTES_MAX = 1 << 20
 #: What ssh exits with when the trouble is its own.
 SSH_TROUBLE = 255
 
-_PROGRAM = """\
-umask 077
-a="${{XDG_CACHE_HOME:-$HOME/.cache}}/penstock/agents/{digest}"
+#: On one line, because csh and its kin end a quoted word where the line ends; and `!` stands before spaces only, where they leave it alone.
+_PROGRAM = " ".join(
+    """\
+umask 077;
+a="${{XDG_CACHE_HOME:-$HOME/.cache}}/penstock/agents/{digest}";
 if [ ! -x "$a/penstock-agent" ]; then
-  mkdir -p "$a" || exit 90
-  echo "{{\\"penstock\\": \\"agent wanted\\"}}"
-  head -c {size} > "$a/new.$$" && [ "$(wc -c < "$a/new.$$")" -eq {size} ] || exit 90
-  chmod 700 "$a/new.$$" && mv -f "$a/new.$$" "$a/penstock-agent" || exit 90
-fi
+  if ! said=$(mkdir -p "$a" 2>&1); then
+    echo "error: ${{said#mkdir: }} (XDG_CACHE_HOME in the environment of its logins names another place)" >&2;
+    exit 90;
+  fi;
+  echo; echo "{{\\"penstock\\": \\"agent wanted\\"}}";
+  head -c {size} > "$a/new.$$" && [ "$(wc -c < "$a/new.$$")" -eq {size} ] || exit 90;
+  chmod 700 "$a/new.$$" && mv -f "$a/new.$$" "$a/penstock-agent" || exit 90;
+fi;
 if ! command -v "{python}" > /dev/null; then
-  echo "error: {python} is not on this host, and Penstock has to be installed at the same path on all" >&2
-  exit 91
-fi
+  echo "error: {python} is not on this host, and Penstock has to be installed at the same path on all" >&2;
+  exit 91;
+fi;
 if ! said=$("{python}" -c "import penstock.process.hosts.bundle" 2>&1); then
-  echo "error: {python} has no Penstock on this host: $(printf '%s\\n' "$said" | tail -n 1)" >&2
-  exit 91
-fi
+  echo "error: {python} has no Penstock on this host: $(printf "%s\\n" "$said" | tail -n 1)" >&2;
+  exit 91;
+fi;
+echo;
 exec "{python}" -m penstock.process.hosts.bundle "$a/penstock-agent"
-"""
+""".split()
+)
 
 
 @dataclass(frozen=True)
