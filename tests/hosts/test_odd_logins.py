@@ -31,7 +31,9 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHosts]:
 def with_shell(host: NamespaceHost, shell: str) -> None:
     """Let root have this shell when it logs in."""
     made = host.run(
-        "sh", "-c", f"sed 's,^\\(root:.*:\\)[^:]*$,\\1{shell},' /etc/passwd > /tmp/passwd; mount --bind /tmp/passwd /etc/passwd"
+        "sh",
+        "-c",
+        f"sed 's,^\\(root:.*:\\)[^:]*$,\\1{shell},' /etc/passwd > /tmp/passwd; mount --bind /tmp/passwd /etc/passwd",
     )
     assert made.returncode == 0, made.stderr
 
@@ -88,5 +90,7 @@ def test_a_home_that_cannot_be_written_is_named_with_what_to_do(hosts: SshHosts)
     finally:
         assert host.run("umount", "/tmp/home").returncode == 0
     assert code == 1
-    said = "cannot create directory '/tmp/home/.cache': Read-only file system (XDG_CACHE_HOME in the environment"
+    said = (
+        "cannot create directory '/tmp/home/.cache': Read-only file system (XDG_CACHE_HOME in the environment"
+    )
     assert f"2 asked · 1 here · gpu02: {said}" in " ".join(text.split())
