@@ -4,6 +4,8 @@
 
 /// Half the round trip is how wrong an estimate may be. A better one replaces it; an old one counts for less and less.
 const AGE_PENALTY_PER_S: u64 = 1;
+/// Of the time that an answer waited, two clocks may see such a share differently.
+const DRIFT_SHARE: u64 = 100;
 /// How wrong an offset may be that was written down: the next answer is better.
 const KEPT_ERROR_MS: u64 = 1000;
 
@@ -47,17 +49,19 @@ impl CoordinatorClock {
         coordinator_ms.saturating_add_signed(-self.offset_ms)
     }
 
-    /// A grant came: asked then, answered now, and in between the parent's clock showed this.
-    pub fn note(&mut self, sent_ms: u64, now_ms: u64, coordinator_ms: u64) {
-        let half_ms = now_ms.saturating_sub(sent_ms).div_ceil(2);
+    /// A grant came: asked then, answered now, and when the parent answered, its clock showed this. It had waited with that for so
+    /// long, as its own clock says.
+    pub fn note(&mut self, sent_ms: u64, now_ms: u64, coordinator_ms: u64, waited_ms: u64) {
+        let half_ms = now_ms.saturating_sub(sent_ms).saturating_sub(waited_ms).div_ceil(2);
+        let error_ms = half_ms + waited_ms / DRIFT_SHARE;
         let age_ms = |at_ms: u64| now_ms.saturating_sub(at_ms) / 1000 * AGE_PENALTY_PER_S;
-        if self.known.is_some_and(|(error_ms, at_ms)| error_ms + age_ms(at_ms) < half_ms) {
+        if self.known.is_some_and(|(known_ms, at_ms)| known_ms + age_ms(at_ms) < error_ms) {
             return;
         }
-        let here_ms = sent_ms + half_ms;
+        let here_ms = now_ms - half_ms;
         self.offset_ms =
             i64::try_from(coordinator_ms).unwrap_or(i64::MAX) - i64::try_from(here_ms).unwrap_or(0);
-        self.known = Some((half_ms, now_ms));
+        self.known = Some((error_ms, now_ms));
     }
 
     /// Whether anything is known.
@@ -71,15 +75,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_answer_that_waited_is_nearly_as_good_as_a_quick_one() {
+        let mut clock = CoordinatorClock::default();
+        clock.note(1000, 2010, 6005, 1000);
+        assert_eq!(clock.coordinator_ms(2010), 6010, "half of the ten that it was on the way");
+        clock.note(3000, 3018, 7020, 0);
+        assert_eq!(clock.coordinator_ms(3009), 7020, "better than one that may be wrong by its wait");
+    }
+
+    #[test]
     fn the_quickest_answer_counts_until_it_is_old() {
         let mut clock = CoordinatorClock::default();
-        clock.note(1000, 1100, 5050);
+        clock.note(1000, 1100, 5050, 0);
         assert_eq!(clock.coordinator_ms(1050), 5050);
-        clock.note(2000, 2010, 6003);
+        clock.note(2000, 2010, 6003, 0);
         assert_eq!(clock.coordinator_ms(2005), 6003);
-        clock.note(3000, 3500, 9000);
+        clock.note(3000, 3500, 9000, 0);
         assert_eq!(clock.coordinator_ms(2005), 6003, "slower and hardly newer");
-        clock.note(400_000, 400_400, 404_198);
+        clock.note(400_000, 400_400, 404_198, 0);
         assert_eq!(clock.local_ms(404_198), 400_200, "slower, but the other is old");
     }
 }

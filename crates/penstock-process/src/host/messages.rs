@@ -137,6 +137,9 @@ pub enum Body {
         number: u64,
         /// From when it was sent.
         lease_ms: u64,
+        /// How long the heartbeat had been there, on the sender's clock.
+        #[serde(default)]
+        waited_ms: u64,
         /// The coordinator's time when this was sent; nothing where the sender does not know it.
         coordinator_ms: Option<u64>,
         /// Orders that the child does not have.

@@ -43,7 +43,7 @@ use crate::host::questions::Questions;
 use crate::host::questions::answer::Part;
 pub use crate::host::questions::status::HostStatus;
 use crate::host::state_client::StateClient;
-use crate::host::upward::Upward;
+use crate::host::upward::{Granted, Upward};
 use crate::host::voting::{OpenVotes, Voter};
 use crate::job::{GangPlan, Job};
 use crate::lease::grant;
@@ -175,13 +175,14 @@ impl<S: VoteStorage> Host<S> {
     /// A host that begins, or begins again with what it kept.
     pub fn new(now_ms: u64, given: Given<S>, kept: Option<Membership>) -> Self {
         let me = given.config.entry(given.port);
+        let links = Links::of(me.id);
         let mut host = Self {
             now_ms,
             me,
             clock: CoordinatorClock::default(),
             membership: Membership::default(),
             rank: None,
-            links: Links::default(),
+            links,
             steps: ListSteps::default(),
             meeting: Meeting::default(),
             upward: Upward::default(),
@@ -307,10 +308,11 @@ impl<S: VoteStorage> Host<S> {
             Body::Heartbeat { number, orders, summary } => {
                 self.hear_heartbeat(from, number, orders, summary);
             }
-            Body::Grant { number, lease_ms, coordinator_ms, orders, list } => {
+            Body::Grant { number, lease_ms, waited_ms, coordinator_ms, orders, list } => {
                 // First, because orders may be about hosts that are new.
                 list.into_iter().for_each(|list| self.hear_list(from, list));
-                self.hear_grant(from, header, (number, lease_ms, coordinator_ms), orders);
+                let granted = Granted { number, lease_ms, waited_ms, coordinator_ms };
+                self.hear_grant(from, header, granted, orders);
             }
             Body::Goodbye { host, why } => self.hear_goodbye(from, host, why),
             Body::Vote(message) => self.hear_vote(from, *message),

@@ -3,8 +3,8 @@
 import msgspec
 
 from penstock.cli.job.choice import job_called
-from penstock.cli.job.ps import span
 from penstock.cli.output import Json, command_app, print_json, print_table, say
+from penstock.cli.questions.process_table import span
 from penstock.errors import JobSilent
 from penstock.process.hosts.host_table import HostRow, host_table
 from penstock.process.job.catalogue import ELSEWHERE, FINAL
