@@ -331,7 +331,7 @@ impl World {
             Effect::EndSource(stream) => drop(self.sources.remove(&(index, stream))),
             Effect::Unfollowed(stream, why) => self.note(format!("h{index}: {stream} is refused: {why}")),
             Effect::EndTask(question) => drop(self.tasks.remove(&(index, self.nodes[index].start, question))),
-            Effect::Note(_) => {}
+            Effect::FinishSources | Effect::Note(_) => {}
         }
     }
 
