@@ -171,12 +171,7 @@ pub(super) struct StreamSockets {
 
 impl StreamSockets {
     /// None yet; `seed` differs from host to host.
-    pub(super) fn new(
-        directory: &JobDirectory,
-        job: &Job,
-        seed: u64,
-        processes: &Arc<AtomicUsize>,
-    ) -> Self {
+    pub(super) fn new(directory: &JobDirectory, job: &Job, seed: u64, processes: &Arc<AtomicUsize>) -> Self {
         Self {
             directory: directory.clone(),
             python: job.python.clone(),

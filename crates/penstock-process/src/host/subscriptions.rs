@@ -237,13 +237,8 @@ impl<S: VoteStorage> Host<S> {
     pub(super) fn keep_subscriptions(&mut self) {
         let now_ms = self.now_ms;
         let over = |way: &Way| now_ms >= way.until_ms;
-        let over: Vec<u64> = self
-            .subscriptions
-            .ways
-            .iter()
-            .filter(|(_, way)| over(way))
-            .map(|(stream, _)| *stream)
-            .collect();
+        let over: Vec<u64> =
+            self.subscriptions.ways.iter().filter(|(_, way)| over(way)).map(|(stream, _)| *stream).collect();
         over.into_iter().for_each(|stream| self.end_way(stream));
     }
 }

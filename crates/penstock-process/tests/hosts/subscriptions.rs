@@ -65,7 +65,8 @@ fn what_is_sent_finds_its_way_whoever_is_lost_and_whoever_leads() {
         check(&world, asker, &chosen, None);
 
         let leader = world.leader().expect("a leader");
-        let victim = if chance.percent(50) { leader } else { chance.between(0, u64::from(hosts) - 1) as usize };
+        let victim =
+            if chance.percent(50) { leader } else { chance.between(0, u64::from(hosts) - 1) as usize };
         let victim = Some(victim).filter(|victim| *victim != asker);
         if let Some(victim) = victim {
             world.kill(victim);

@@ -107,7 +107,7 @@ class LogStream:
 
     def __iter__(self) -> Iterator[Chunk | Note | None]:
         """What comes; nothing now and then, so that whoever shows it can do so."""
-        self._table = self.chosen()
+        self._table = self._first_table()
         yield from self._take_table()
         looking = threading.Thread(target=self._look_up, name="penstock-hosts", daemon=True)
         looking.start()
@@ -124,6 +124,17 @@ class LogStream:
         if missing:
             self.is_cut = True
             yield Note(f"the job is over; the last lines of {fold(missing)} may be missing")
+
+    def _first_table(self) -> tuple[Hosts, list[int]]:
+        """A job that begins has no hosts yet."""
+        until = time.monotonic() + CONNECT_S
+        while True:
+            try:
+                return self.chosen()
+            except JobSilent:
+                if time.monotonic() > until or self.job.phase() not in ("starting", "waiting"):
+                    raise
+            self._ended.wait(CONNECT_LOOK_S)
 
     def _is_over(self) -> bool:
         return bool(self._sources) and all(source.is_refused for source in self._sources.values())
