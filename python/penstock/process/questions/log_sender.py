@@ -48,8 +48,8 @@ from penstock.process.questions.task_parts import first_ranks
 
 #: Between two looks while nothing is written.
 LOOK_S = 0.05
-#: What searching one piece may take: an expression may take for ever.
-SEARCH_S = 5.0
+#: What searching one piece may take: an expression may take for ever, and who follows is told within the time of a silent host.
+SEARCH_S = 2.0
 #: Ranks and the machine come first.
 NICENESS = 10
 
@@ -323,7 +323,7 @@ def main() -> int:
         sender.run()
     except _SearchLateError:
         sender.refuse("the search took too long and was ended")
-    except (PenstockError, re.error) as problem:
+    except (PenstockError, msgspec.MsgspecError, re.error) as problem:
         sender.refuse(str(problem))
     return 0
 

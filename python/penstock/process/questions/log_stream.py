@@ -120,7 +120,11 @@ class LogStream:
                 yield Note("the coordinator of this host does not answer; connecting again")
         finally:
             self._ended.set()
-        missing = [source.name for source in self._sources.values() if not source.is_at_rest]
+        missing = [
+            source.name
+            for source in self._sources.values()
+            if not source.is_at_rest and not source.is_refused
+        ]
         if missing:
             self.is_cut = True
             yield Note(f"the job is over; the last lines of {fold(missing)} may be missing")
