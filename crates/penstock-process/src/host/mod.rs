@@ -18,6 +18,8 @@ pub mod messages;
 pub mod questions;
 pub mod run;
 pub mod state_client;
+mod stream_sockets;
+pub mod subscriptions;
 pub mod tasks;
 mod upward;
 pub mod voting;
@@ -43,6 +45,7 @@ use crate::host::questions::Questions;
 use crate::host::questions::answer::Part;
 pub use crate::host::questions::status::HostStatus;
 use crate::host::state_client::StateClient;
+use crate::host::subscriptions::{Subscription, Subscriptions};
 use crate::host::upward::{Granted, Upward};
 use crate::host::voting::{OpenVotes, Voter};
 use crate::job::{GangPlan, Job};
@@ -88,6 +91,12 @@ pub enum Event {
     Left(u64),
     /// A task for a question is done, with what it found, or why it could not be.
     Done(u64, Result<Vec<Part>, String>),
+    /// Somebody on this host follows, or still does.
+    Follow(Subscription),
+    /// Nobody on this host follows that any more.
+    Unfollow(u64),
+    /// The sender of a subscription has ended.
+    SourceEnded(u64),
     /// The state directory of the job says something.
     State(StateAnswer),
     /// It is time.
@@ -117,6 +126,23 @@ pub enum Effect {
     Task(u64, Value, u64),
     /// Nobody waits for that any more.
     EndTask(u64),
+    /// What this host writes is to be sent for a subscription, or its sender is told something.
+    Source {
+        /// For whom.
+        stream: u64,
+        /// The own host rank.
+        rank: u32,
+        /// What is followed.
+        what: Value,
+        /// What this host is told about it.
+        told: Value,
+    },
+    /// Nothing is sent for it any more.
+    EndSource(u64),
+    /// The job ends: what was written last is sent, and then the senders end.
+    FinishSources,
+    /// Who follows on this host hears that a host does not take part.
+    Unfollowed(u64, String),
     /// Something is to be done in the state directory.
     State(StateTask),
     /// Words for whoever looks for a reason later.
@@ -166,6 +192,7 @@ pub struct Host<S: VoteStorage> {
     votes: bool,
     leading: Option<Box<Leading>>,
     questions: Questions,
+    subscriptions: Subscriptions,
     state: StateClient,
     ending: Ending,
     out: Vec<Effect>,
@@ -195,6 +222,7 @@ impl<S: VoteStorage> Host<S> {
             votes: false,
             leading: None,
             questions: Questions::default(),
+            subscriptions: Subscriptions::default(),
             state: StateClient::default(),
             ending: Ending::default(),
             out: Vec::new(),
@@ -235,6 +263,9 @@ impl<S: VoteStorage> Host<S> {
             Event::Asked(ask, question, patience_ms) => self.ask(ask, question, patience_ms),
             Event::Left(ask) => self.withdraw_ask(ask),
             Event::Done(question, found) => self.take_task(question, found),
+            Event::Follow(subscription) => self.follow(subscription),
+            Event::Unfollow(stream) => self.unfollow(stream),
+            Event::SourceEnded(stream) => self.note_source_ended(stream),
             Event::State(answer) => self.hear_state(answer),
             Event::Tick => {}
         }
@@ -251,8 +282,9 @@ impl<S: VoteStorage> Host<S> {
             self.voting_due_ms(),
             self.leading_due_ms(),
             self.questions.due_ms(),
+            self.subscriptions.due_ms(),
             self.state_due_ms(),
-            self.ending.due_ms(),
+            self.ending.due_ms(self.now_ms),
         ];
         times.into_iter().flatten().min().unwrap_or(self.now_ms + 1000)
     }
@@ -276,6 +308,7 @@ impl<S: VoteStorage> Host<S> {
         self.say_why();
         self.tell_agent();
         self.keep_questions();
+        self.keep_subscriptions();
     }
 
     fn hear(&mut self, link: LinkId, message: Message) {
@@ -323,6 +356,10 @@ impl<S: VoteStorage> Host<S> {
             }
             Body::Answer { question, down, answer } => self.hear_answer(from, (question, down), *answer),
             Body::Withdraw { question } => self.hear_withdrawal(from, question),
+            Body::Follow { stream, number, down, what, told } => {
+                self.hear_follow(from, down, Subscription { stream, number, what, told });
+            }
+            Body::Unfollow { stream, why } => self.hear_unfollow(from, stream, why),
         }
     }
 
