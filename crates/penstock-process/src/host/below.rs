@@ -84,6 +84,11 @@ impl Below {
         self.children.iter().filter_map(|(host, child)| Some((*host, &child.summary.as_ref()?.hosts)))
     }
 
+    /// Whether a child is heard.
+    pub(super) fn is_heard(&self, host: HostId) -> bool {
+        self.children.get(&host).is_some_and(|child| child.summary.is_some())
+    }
+
     /// The children that are heard.
     pub(super) fn heard(&self) -> Vec<HostId> {
         let heard = self.children.iter().filter(|(_, child)| child.summary.is_some());
@@ -151,6 +156,7 @@ impl<S: VoteStorage> Host<S> {
     /// Tells a child how long it may run ranks, and what it has to know.
     fn grant(&mut self, to: HostId) {
         let coordinator_ms = self.clock.is_set().then(|| self.clock.coordinator_ms(self.now_ms));
+        let within_ms = self.clock.within_ms();
         let Some(child) = self.below.children.get_mut(&to) else { return };
         let lease_ms = self.lease_end_ms.map_or(0, |end_ms| grant::grant_ms(end_ms, child.arrived_ms));
         let newest = self.orders.as_ref().map_or([0, 0], |orders| [orders.term, orders.number]);
@@ -159,7 +165,7 @@ impl<S: VoteStorage> Host<S> {
         child.granted_end_ms = self.lease_end_ms.unwrap_or(0);
         let number = child.number;
         let list = self.list_news(to);
-        self.say(to, Body::Grant { number, lease_ms, coordinator_ms, orders, list });
+        self.say(to, Body::Grant { number, lease_ms, coordinator_ms, within_ms, orders, list });
     }
 
     /// A renewal goes down at once where it is more than what the next heartbeat of a child brings in any case: after a pause, as when

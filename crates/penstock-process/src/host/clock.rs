@@ -2,6 +2,8 @@
 //! the list of hosts and then, better, with grants; a leader that takes over goes on with its own: so the time of a job never jumps,
 //! whoever leads.
 
+use serde::{Deserialize, Serialize};
+
 /// Half the round trip is how wrong an estimate may be. A better one replaces it; an old one counts for less and less.
 const AGE_PENALTY_PER_S: u64 = 1;
 /// How wrong an offset may be that was written down: the next answer is better.
@@ -47,23 +49,40 @@ impl CoordinatorClock {
         coordinator_ms.saturating_add_signed(-self.offset_ms)
     }
 
-    /// A grant came: asked then, answered now, and in between the parent's clock showed this.
-    pub fn note(&mut self, sent_ms: u64, now_ms: u64, coordinator_ms: u64) {
+    /// How wrong moments of this host may be in the coordinator's time: what was measured on the edge to the parent, and all above it.
+    pub fn within_ms(&self) -> u64 {
+        self.known.map_or(0, |(error_ms, _)| error_ms)
+    }
+
+    /// A grant came: asked then, answered now, and in between the parent's clock showed this, which may be wrong itself.
+    pub fn note(&mut self, sent_ms: u64, now_ms: u64, coordinator_ms: u64, parent_within_ms: u64) {
         let half_ms = now_ms.saturating_sub(sent_ms).div_ceil(2);
+        let error_ms = half_ms.saturating_add(parent_within_ms);
         let age_ms = |at_ms: u64| now_ms.saturating_sub(at_ms) / 1000 * AGE_PENALTY_PER_S;
-        if self.known.is_some_and(|(error_ms, at_ms)| error_ms + age_ms(at_ms) < half_ms) {
+        if self.known.is_some_and(|(known_ms, at_ms)| known_ms.saturating_add(age_ms(at_ms)) < error_ms) {
             return;
         }
         let here_ms = sent_ms + half_ms;
         self.offset_ms =
             i64::try_from(coordinator_ms).unwrap_or(i64::MAX) - i64::try_from(here_ms).unwrap_or(0);
-        self.known = Some((half_ms, now_ms));
+        self.known = Some((error_ms, now_ms));
     }
 
     /// Whether anything is known.
     pub fn is_set(&self) -> bool {
         self.known.is_some()
     }
+}
+
+/// What is known about the clock of a host, as incidents have it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostClock {
+    /// What to add to moments since its start to have the coordinator's.
+    pub offset_ms: i64,
+    /// How wrong that may be.
+    pub within_ms: u64,
+    /// What makes the coordinator's time its time of day, in ms since 1970: on hosts whose clocks are right the same.
+    pub wall_ms: i64,
 }
 
 #[cfg(test)]
@@ -73,13 +92,19 @@ mod tests {
     #[test]
     fn the_quickest_answer_counts_until_it_is_old() {
         let mut clock = CoordinatorClock::default();
-        clock.note(1000, 1100, 5050);
+        clock.note(1000, 1100, 5050, 0);
         assert_eq!(clock.coordinator_ms(1050), 5050);
-        clock.note(2000, 2010, 6003);
+        clock.note(2000, 2010, 6003, 0);
         assert_eq!(clock.coordinator_ms(2005), 6003);
-        clock.note(3000, 3500, 9000);
+        clock.note(3000, 3500, 9000, 0);
         assert_eq!(clock.coordinator_ms(2005), 6003, "slower and hardly newer");
-        clock.note(400_000, 400_400, 404_198);
-        assert_eq!(clock.local_ms(404_198), 400_200, "slower, but the other is old");
+        clock.note(400_000, 400_400, 404_198, 0);
+        assert_eq!(
+            (clock.local_ms(404_198), clock.within_ms()),
+            (400_200, 200),
+            "slower, but the other is old"
+        );
+        clock.note(400_500, 400_502, 404_497, 300);
+        assert_eq!(clock.within_ms(), 200, "quicker, but the parent's own is worse");
     }
 }

@@ -5,6 +5,7 @@
 //! leader's own.
 
 mod host_watch;
+mod job_incident;
 mod resizing;
 pub mod sizes;
 mod troubles;
@@ -19,6 +20,7 @@ use crate::coordinator::messages::{Order, Orders};
 use crate::coordinator::verdict::Action;
 use crate::coordinator::view::{HostLoss, JobView};
 use crate::host::clock::CoordinatorClock;
+use crate::host::leading::job_incident::JobIncident;
 use crate::host::messages::{Body, Header, JobOrders, JoinRequest};
 use crate::host::voting::Record;
 use crate::host::{Effect, Host};
@@ -107,6 +109,8 @@ pub struct Leading {
     pledge: u64,
     pledge_ms: u64,
     considered: Option<Arc<Summary>>,
+    /// The newest failure of each gang.
+    incidents: BTreeMap<usize, JobIncident>,
     /// Something happened that no summary shows.
     news: bool,
     look_ms: u64,
@@ -278,6 +282,7 @@ impl<S: VoteStorage> Host<S> {
             pledge: 0,
             pledge_ms: self.now_ms,
             considered: None,
+            incidents: BTreeMap::new(),
             news: true,
             look_ms: self.now_ms,
         };
@@ -323,6 +328,8 @@ impl<S: VoteStorage> Host<S> {
             let me = self.me.id;
             for voter in voters.iter().copied().filter(|voter| *voter != me) {
                 if self.reach(voter) {
+                    // Nobody stands above who leads, so those who may lead next keep what its ranks say.
+                    self.tell_stderr(voter);
                     self.say(voter, Body::Pledge { number });
                 }
             }
@@ -388,6 +395,8 @@ impl<S: VoteStorage> Host<S> {
 
     /// What all hosts are to do, if it is something else than before.
     fn give_out(&mut self, leading: &mut Leading, orders: Orders) {
+        // First, because after the last orders nobody listens.
+        self.tell_incidents(leading, &orders);
         let bare = |orders: &Orders| Orders { number: 0, look_at_ms: None, ..orders.clone() };
         if leading.given.as_ref().is_some_and(|given| bare(given) == bare(&orders)) {
             return;

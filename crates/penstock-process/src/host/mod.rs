@@ -11,10 +11,12 @@ mod below;
 pub mod clock;
 pub mod config;
 mod ending;
+mod incident_file;
 pub mod leading;
 mod links;
 mod meeting;
 pub mod messages;
+mod neighbour_stderr;
 pub mod questions;
 pub mod run;
 pub mod state_client;
@@ -39,6 +41,7 @@ use crate::host::links::Links;
 use crate::host::meeting::Meeting;
 use crate::host::messages::list_news::ListSteps;
 use crate::host::messages::{Body, Header, JobOrders, Message, Question};
+use crate::host::neighbour_stderr::NeighbourStderr;
 use crate::host::questions::Questions;
 use crate::host::questions::answer::Part;
 pub use crate::host::questions::status::HostStatus;
@@ -119,6 +122,8 @@ pub enum Effect {
     EndTask(u64),
     /// Something is to be done in the state directory.
     State(StateTask),
+    /// A failure as it is known over all hosts is to be written down.
+    Incident(Arc<Value>),
     /// Words for whoever looks for a reason later.
     Note(String),
 }
@@ -166,6 +171,7 @@ pub struct Host<S: VoteStorage> {
     votes: bool,
     leading: Option<Box<Leading>>,
     questions: Questions,
+    neighbours: NeighbourStderr,
     state: StateClient,
     ending: Ending,
     out: Vec<Effect>,
@@ -194,6 +200,7 @@ impl<S: VoteStorage> Host<S> {
             votes: false,
             leading: None,
             questions: Questions::default(),
+            neighbours: NeighbourStderr::default(),
             state: StateClient::default(),
             ending: Ending::default(),
             out: Vec::new(),
@@ -269,6 +276,7 @@ impl<S: VoteStorage> Host<S> {
             self.lead();
         }
         self.climb();
+        self.pass_stderr_on();
         self.end_if_over();
         self.keep_state();
         self.give_up_alone();
@@ -303,16 +311,26 @@ impl<S: VoteStorage> Host<S> {
             Body::List(list) => self.hear_list(from, list),
             Body::Lacks => self.hear_lack(from),
             Body::Attach { attachment } => self.hear_attach(from, attachment),
-            Body::Detach => self.below.remove(from),
+            Body::Detach => {
+                self.below.remove(from);
+                self.neighbours.forget(from);
+            }
             Body::Heartbeat { number, orders, summary } => {
                 self.hear_heartbeat(from, number, orders, summary);
             }
-            Body::Grant { number, lease_ms, coordinator_ms, orders, list } => {
+            Body::Grant { number, lease_ms, coordinator_ms, within_ms, orders, list } => {
                 // First, because orders may be about hosts that are new.
                 list.into_iter().for_each(|list| self.hear_list(from, list));
-                self.hear_grant(from, header, (number, lease_ms, coordinator_ms), orders);
+                self.hear_grant(
+                    from,
+                    header,
+                    (number, lease_ms, coordinator_ms.zip(Some(within_ms))),
+                    orders,
+                );
             }
             Body::Goodbye { host, why } => self.hear_goodbye(from, host, why),
+            Body::Stderr { host, told, clock } => self.hear_stderr(from, host, told, clock),
+            Body::Incident(incident) => self.hear_incident(from, header, incident),
             Body::Vote(message) => self.hear_vote(from, *message),
             Body::Pledge { number } => self.hear_pledge(from, header, number),
             Body::Pledged { number } => self.hear_pledged(from, header, number),
@@ -413,6 +431,7 @@ impl<S: VoteStorage> Host<S> {
     /// Nothing reaches a host any more, until there is another link.
     fn lose_route(&mut self, host: HostId) {
         self.forget_arrival(host);
+        self.neighbours.forget_told(host);
         self.lose_answers(host);
         self.below.lose(host);
         self.upward.lose(host, self.now_ms);

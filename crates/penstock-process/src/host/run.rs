@@ -18,6 +18,7 @@ use crate::coordinator::messages::{Orders, Over, Report};
 use crate::error::{ProcessError, Result};
 use crate::host::asker::Askers;
 use crate::host::config::{self, HostConfig};
+use crate::host::incident_file;
 use crate::host::messages::list_news::ListNews;
 use crate::host::messages::{Body, Message};
 use crate::host::tasks::Tasks;
@@ -240,6 +241,7 @@ impl Driver {
             Effect::Answer(ask, answer) => self.askers.answer(ask, answer),
             Effect::Task(question, task, limit_ms) => self.tasks.begin(question, task, limit_ms),
             Effect::EndTask(question) => self.tasks.end(question),
+            Effect::Incident(incident) => incident_file::write(&self.directory, &incident),
             Effect::Note(words) => complain!("penstock-host: {words}"),
         }
         None

@@ -198,6 +198,7 @@ impl<S: VoteStorage> Host<S> {
         self.upward.trying_since_ms = None;
         (self.upward.granted_ms, self.upward.renewed_ms) = (self.now_ms, self.now_ms);
         self.upward.told = None;
+        self.neighbours.forget_told(parent);
         self.say(parent, Body::Attach { attachment });
         self.send_heartbeat();
     }
@@ -216,6 +217,8 @@ impl<S: VoteStorage> Host<S> {
         let summary = (!known).then(|| Arc::clone(&merged));
         self.upward.told = Some(merged);
         let orders = self.orders.as_ref().map_or([0, 0], |orders| [orders.term, orders.number]);
+        // Before it, so that who hears of a failure knows what its rank said last.
+        self.tell_stderr(parent);
         self.say(parent, Body::Heartbeat { number, orders, summary });
     }
 
@@ -224,7 +227,7 @@ impl<S: VoteStorage> Host<S> {
         &mut self,
         from: HostId,
         header: Header,
-        (number, lease_ms, coordinator_ms): (u64, u64, Option<u64>),
+        (number, lease_ms, time): (u64, u64, Option<(u64, u64)>),
         orders: Option<Arc<JobOrders>>,
     ) {
         if self.upward.parent != Some(from) || header.term < self.membership.term {
@@ -239,8 +242,8 @@ impl<S: VoteStorage> Host<S> {
         let (_, sent_ms) = sent_ms;
         self.upward.granted_ms = self.now_ms;
         let unknown = !self.clock.is_set();
-        if let Some(coordinator_ms) = coordinator_ms {
-            self.clock.note(sent_ms, self.now_ms, coordinator_ms);
+        if let Some((coordinator_ms, within_ms)) = time {
+            self.clock.note(sent_ms, self.now_ms, coordinator_ms, within_ms);
         }
         if unknown && self.clock.is_set() {
             self.keep();

@@ -222,6 +222,14 @@ impl Twin {
             killing_since_ms: self.killing_since_ms,
             ..GangReport::default()
         };
-        Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable }
+        Report {
+            number: self.number,
+            machine: 0,
+            now_ms,
+            stop: None,
+            gangs: vec![gang],
+            unkillable,
+            stderr: Vec::new(),
+        }
     }
 }

@@ -325,7 +325,7 @@ impl World {
             }
             Effect::Task(question, _, limit_ms) => self.begin_task(index, question, limit_ms),
             Effect::EndTask(question) => drop(self.tasks.remove(&(index, self.nodes[index].start, question))),
-            Effect::Note(_) => {}
+            Effect::Note(_) | Effect::Incident(_) => {}
         }
     }
 
