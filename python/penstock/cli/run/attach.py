@@ -4,17 +4,12 @@ Whoever attaches reads: the job depends on no attachment, so a terminal that clo
 change nothing. Only an answer to the question that Ctrl-C asks stops the job.
 """
 
-import os
-import select
 import shutil
 import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import FrameType
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -22,9 +17,9 @@ from cyclopts import Parameter
 from penstock.cli.job.choice import job_here
 from penstock.cli.job.log_lines import Display, is_colourful, labels
 from penstock.cli.output import Json, command_app, say
+from penstock.cli.run.interrupts import Interrupts
 from penstock.errors import JobSilent, UsageError
 from penstock.process.job.catalogue import FINAL, Job
-from penstock.process.job.control import stop as ask_to_stop
 from penstock.process.logs.chronology import Dated, in_order
 from penstock.process.logs.reader import STREAMS, Gap, Piece, Reader, last_lines_place, segments, workers
 
@@ -32,8 +27,6 @@ LOOK_S = 0.05
 LOOK_MAX_S = 0.4
 #: After this time a job that has no state yet will not get one.
 START_PATIENCE_S = 60.0
-#: Somebody who is asked and does not answer has left the terminal; the job goes on, and so does its output.
-ANSWER_PATIENCE_S = 60.0
 #: Where nobody says how many lines a screen has.
 SCREEN_LINES = 24
 TAIL_MAX = 1_000_000
@@ -48,32 +41,6 @@ app = command_app(
         "  penstock attach train-3f2a --tail 0 --json | jq -r .text"
     ),
 )
-
-
-@dataclass
-class Interrupts:
-    """Ctrl-C, counted: the loop asks what is meant, and a second one while it asks means to detach."""
-
-    count: int = 0
-    _seen: int = field(default=0, repr=False)
-
-    def note(self, number: int, frame: FrameType | None) -> None:
-        """The handler of the signal."""
-        self.count += 1
-
-    def take(self) -> bool:
-        """Whether there was one since the last look."""
-        seen, self._seen = self._seen, self.count
-        return self.count > seen
-
-    @contextmanager
-    def noted(self) -> Iterator[None]:
-        """For as long as the job is in the foreground."""
-        before = signal.signal(signal.SIGINT, self.note)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
 
 
 @app.default
@@ -144,21 +111,14 @@ def _lines(dated: Dated) -> Iterator[Dated]:
 
 def _follow(job: Job, reader: Reader, display: Display, interrupts: Interrupts) -> bool:
     """Show what comes, until the job is over; not if the person detached before."""
-    pause_s, is_stopping = LOOK_S, False
+    pause_s = LOOK_S
     while True:
         is_over = _is_over(job)
         count = _show_new(job, reader, display, whole_lines=not is_over)
         if is_over:
             return True
-        if interrupts.take():
-            answer = _ask(job, interrupts, is_stopping=is_stopping)
-            if answer == "detach":
-                return False
-            if answer == "stop":
-                is_stopping = True
-                ask_to_stop(job)
-            else:
-                say("output continues")
+        if interrupts.want_to_detach(job):
+            return False
         pause_s = LOOK_S if count else min(2 * pause_s, LOOK_MAX_S)
         time.sleep(pause_s)
 
@@ -179,25 +139,6 @@ def _is_over(job: Job) -> bool:
         if age_s > START_PATIENCE_S:
             raise JobSilent(job=job.id, reason=f"it was asked for {age_s:.0f} s ago and never started")
     return phase in OVER
-
-
-def _ask(job: Job, interrupts: Interrupts, *, is_stopping: bool) -> str:
-    """What Ctrl-C means: ``detach``, ``stop`` or ``continue``. In a pipe there is nobody to ask."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return "detach"
-    state = "it is stopping already" if is_stopping else "s stops the job"
-    sys.stderr.write(f"\n{job.id}: d detaches, {state}, c continues [d] ")
-    sys.stderr.flush()
-    until = time.monotonic() + ANSWER_PATIENCE_S
-    while time.monotonic() < until:
-        if interrupts.take():
-            sys.stderr.write("\n")
-            return "detach"
-        if select.select([sys.stdin], [], [], LOOK_MAX_S)[0]:
-            word = os.read(sys.stdin.fileno(), 64).decode(errors="replace").strip().lower()
-            return {"s": "stop", "stop": "stop", "c": "continue", "continue": "continue"}.get(word, "detach")
-    sys.stderr.write("no answer; ")
-    return "continue"
 
 
 def _ended(job: Job) -> int:
