@@ -5,7 +5,7 @@
 //! leader's own.
 
 mod host_watch;
-mod job_incident;
+pub(in crate::host) mod job_incident;
 mod resizing;
 pub mod sizes;
 mod troubles;
@@ -20,7 +20,6 @@ use crate::coordinator::messages::{Order, Orders};
 use crate::coordinator::verdict::Action;
 use crate::coordinator::view::{HostLoss, JobView};
 use crate::host::clock::CoordinatorClock;
-use crate::host::leading::job_incident::JobIncident;
 use crate::host::messages::{Body, Header, JobOrders, JoinRequest};
 use crate::host::voting::Record;
 use crate::host::{Effect, Host};
@@ -84,6 +83,8 @@ pub struct Leading {
     resting: Arc<BTreeSet<u32>>,
     /// How hosts were lost, by host rank.
     losses: BTreeMap<u32, HostLoss>,
+    /// Which those were: another may have the host rank by now.
+    lost_ids: BTreeMap<u32, HostId>,
     /// When a host rank was last filled, in the coordinator's time, and when each.
     filled_ms: u64,
     filled: Arc<BTreeMap<u32, u64>>,
@@ -109,8 +110,6 @@ pub struct Leading {
     pledge: u64,
     pledge_ms: u64,
     considered: Option<Arc<Summary>>,
-    /// The newest failure of each gang.
-    incidents: BTreeMap<usize, JobIncident>,
     /// Something happened that no summary shows.
     news: bool,
     look_ms: u64,
@@ -263,6 +262,7 @@ impl<S: VoteStorage> Host<S> {
             ranks: Arc::default(),
             resting: Arc::default(),
             losses: BTreeMap::new(),
+            lost_ids: BTreeMap::new(),
             filled_ms: 0,
             filled: Arc::default(),
             goodbyes: BTreeMap::new(),
@@ -282,7 +282,6 @@ impl<S: VoteStorage> Host<S> {
             pledge: 0,
             pledge_ms: self.now_ms,
             considered: None,
-            incidents: BTreeMap::new(),
             news: true,
             look_ms: self.now_ms,
         };

@@ -24,6 +24,7 @@ pub mod tasks;
 mod upward;
 pub mod voting;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,7 @@ use crate::host::clock::CoordinatorClock;
 use crate::host::config::HostConfig;
 use crate::host::ending::Ending;
 use crate::host::leading::Leading;
+use crate::host::leading::job_incident::JobIncident;
 pub use crate::host::links::LinkId;
 use crate::host::links::Links;
 use crate::host::meeting::Meeting;
@@ -172,6 +174,8 @@ pub struct Host<S: VoteStorage> {
     leading: Option<Box<Leading>>,
     questions: Questions,
     neighbours: NeighbourStderr,
+    /// The newest failure of each gang, as it was told while this host led: it may lead again in another term.
+    incidents: BTreeMap<usize, JobIncident>,
     state: StateClient,
     ending: Ending,
     out: Vec<Effect>,
@@ -201,6 +205,7 @@ impl<S: VoteStorage> Host<S> {
             leading: None,
             questions: Questions::default(),
             neighbours: NeighbourStderr::default(),
+            incidents: BTreeMap::new(),
             state: StateClient::default(),
             ending: Ending::default(),
             out: Vec::new(),

@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) quiet: bool,
     /// What hosts answered to who asked on them, the newest last.
     pub(crate) answers: Vec<Value>,
+    /// Failures that hosts were told of.
+    pub(crate) incidents: Vec<(usize, Arc<Value>)>,
     /// When they came.
     pub(crate) answered: Vec<u64>,
     /// Tasks under way: which host, which start of it, which question.
@@ -77,6 +79,7 @@ impl World {
             notes: Vec::new(),
             quiet: false,
             answers: Vec::new(),
+            incidents: Vec::new(),
             answered: Vec::new(),
             tasks: BTreeSet::new(),
             begun: BTreeSet::new(),
@@ -325,7 +328,8 @@ impl World {
             }
             Effect::Task(question, _, limit_ms) => self.begin_task(index, question, limit_ms),
             Effect::EndTask(question) => drop(self.tasks.remove(&(index, self.nodes[index].start, question))),
-            Effect::Note(_) | Effect::Incident(_) => {}
+            Effect::Incident(incident) => self.incidents.push((index, incident)),
+            Effect::Note(_) => {}
         }
     }
 

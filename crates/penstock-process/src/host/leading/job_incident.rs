@@ -29,7 +29,7 @@ const WORDS_OF: usize = 4;
 
 /// One failure, from when it is noticed until the next life makes steps.
 #[derive(Debug)]
-pub(super) struct JobIncident {
+pub(in crate::host) struct JobIncident {
     failure: Failure,
     /// When the life that failed was prepared: hosts that were lost before have nothing to do with it.
     prepared_ms: u64,
@@ -73,24 +73,24 @@ struct Stage {
 
 impl<S: VoteStorage> Host<S> {
     /// Takes note of lives that failed and of what follows, and tells all hosts what is new.
-    pub(super) fn tell_incidents(&mut self, leading: &mut Leading, orders: &Orders) {
+    pub(super) fn tell_incidents(&mut self, leading: &Leading, orders: &Orders) {
+        let mut incidents = std::mem::take(&mut self.incidents);
         for order in &orders.gangs {
             let Some(history) = leading.decider.history().gangs.get(order.gang) else { continue };
             let Some(failure) = history.failures.last() else { continue };
-            let is_current = history.failure().is_some();
-            let known = leading.incidents.get(&order.gang).map(|known| known.failure.incarnation);
-            if known != Some(failure.incarnation) && (is_current || order.incident) {
-                let incident = self.new_incident(failure, history);
-                leading.incidents.insert(order.gang, incident);
-            } else if known != Some(failure.incarnation) {
-                continue;
+            let known = incidents.get(&order.gang).map(|known| known.failure.incarnation);
+            if known != Some(failure.incarnation) {
+                if history.failure().is_none() && !order.incident {
+                    continue;
+                }
+                incidents.insert(order.gang, self.new_incident(failure, history));
             }
-            let (failure, history) = (failure.clone(), history.clone());
-            let Some(mut incident) = leading.incidents.remove(&order.gang) else { continue };
-            incident.failure = failure;
-            self.follow_incident(leading, &mut incident, order, &history);
-            leading.incidents.insert(order.gang, incident);
+            if let Some(incident) = incidents.get_mut(&order.gang) {
+                incident.failure.clone_from(failure);
+                self.follow_incident(leading, incident, order, history);
+            }
         }
+        self.incidents = incidents;
     }
 
     fn new_incident(&self, failure: &Failure, history: &GangHistory) -> JobIncident {
@@ -191,7 +191,7 @@ impl<S: VoteStorage> Host<S> {
         let new = leading.losses.values().filter(concerns).filter(|loss| !known.contains(loss.host_rank));
         let new: Vec<Loss> = new
             .map(|loss| {
-                let was = self.membership.list.host(loss.host_rank).map(|entry| entry.id);
+                let was = leading.lost_ids.get(&loss.host_rank).copied();
                 let words = was.and_then(|host| self.stderr_of(host)).map(StderrTail::all);
                 let mut words = words.unwrap_or_default();
                 words.retain(|one| one.incarnation == life);
@@ -255,7 +255,9 @@ impl<S: VoteStorage> Host<S> {
                 })
             })
             .collect();
-        let name = |id: HostId| list.entry(id).map_or_else(|| id.to_string(), |entry| entry.name.clone());
+        let gone =
+            |id: HostId| incident.lost.iter().find(|lost| lost.was == Some(id)).map(|lost| &lost.loss.name);
+        let name = |id: HostId| list.entry(id).map(|entry| &entry.name).or_else(|| gone(id)).cloned();
         let own = (self.me.id, self.own_clock());
         let clocks = [own].into_iter().chain(self.neighbours.clocks());
         let clocks: Vec<Value> = clocks
