@@ -205,6 +205,27 @@ pub enum Body {
         /// Of the question.
         question: u64,
     },
+    /// Somebody follows what hosts write, or still does: see [`crate::host::subscriptions`].
+    Follow {
+        /// Made up by who follows.
+        stream: u64,
+        /// Counts repetitions.
+        number: u64,
+        /// It is on its way down.
+        down: bool,
+        /// What is followed.
+        what: Value,
+        /// What each host is told, by host rank.
+        told: Vec<(u32, Value)>,
+    },
+    /// Nobody follows any more; with a reason, the sender does not take part.
+    Unfollow {
+        /// What was followed.
+        stream: u64,
+        /// In words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
 }
 
 /// What may be asked of a whole job.

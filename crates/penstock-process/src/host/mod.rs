@@ -20,6 +20,8 @@ mod neighbour_stderr;
 pub mod questions;
 pub mod run;
 pub mod state_client;
+mod stream_sockets;
+pub mod subscriptions;
 pub mod tasks;
 mod upward;
 pub mod voting;
@@ -48,6 +50,7 @@ use crate::host::questions::Questions;
 use crate::host::questions::answer::Part;
 pub use crate::host::questions::status::HostStatus;
 use crate::host::state_client::StateClient;
+use crate::host::subscriptions::{Subscription, Subscriptions};
 use crate::host::upward::Upward;
 use crate::host::voting::{OpenVotes, Voter};
 use crate::job::{GangPlan, Job};
@@ -93,6 +96,10 @@ pub enum Event {
     Left(u64),
     /// A task for a question is done, with what it found, or why it could not be.
     Done(u64, Result<Vec<Part>, String>),
+    /// Somebody on this host follows, or still does.
+    Follow(Subscription),
+    /// Nobody on this host follows that any more.
+    Unfollow(u64),
     /// The state directory of the job says something.
     State(StateAnswer),
     /// It is time.
@@ -122,6 +129,21 @@ pub enum Effect {
     Task(u64, Value, u64),
     /// Nobody waits for that any more.
     EndTask(u64),
+    /// What this host writes is to be sent for a subscription, or its sender is told something.
+    Source {
+        /// For whom.
+        stream: u64,
+        /// The own host rank.
+        rank: u32,
+        /// What is followed.
+        what: Value,
+        /// What this host is told about it.
+        told: Value,
+    },
+    /// Nothing is sent for it any more.
+    EndSource(u64),
+    /// Who follows on this host hears that a host does not take part.
+    Unfollowed(u64, String),
     /// Something is to be done in the state directory.
     State(StateTask),
     /// A failure as it is known over all hosts is to be written down.
@@ -176,6 +198,7 @@ pub struct Host<S: VoteStorage> {
     neighbours: NeighbourStderr,
     /// The newest failure of each gang, as it was told while this host led: it may lead again in another term.
     incidents: BTreeMap<usize, JobIncident>,
+    subscriptions: Subscriptions,
     state: StateClient,
     ending: Ending,
     out: Vec<Effect>,
@@ -206,6 +229,7 @@ impl<S: VoteStorage> Host<S> {
             questions: Questions::default(),
             neighbours: NeighbourStderr::default(),
             incidents: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
             state: StateClient::default(),
             ending: Ending::default(),
             out: Vec::new(),
@@ -246,6 +270,8 @@ impl<S: VoteStorage> Host<S> {
             Event::Asked(ask, question, patience_ms) => self.ask(ask, question, patience_ms),
             Event::Left(ask) => self.withdraw_ask(ask),
             Event::Done(question, found) => self.take_task(question, found),
+            Event::Follow(subscription) => self.follow(subscription),
+            Event::Unfollow(stream) => self.unfollow(stream),
             Event::State(answer) => self.hear_state(answer),
             Event::Tick => {}
         }
@@ -262,6 +288,7 @@ impl<S: VoteStorage> Host<S> {
             self.voting_due_ms(),
             self.leading_due_ms(),
             self.questions.due_ms(),
+            self.subscriptions.due_ms(),
             self.state_due_ms(),
             self.ending.due_ms(),
         ];
@@ -288,6 +315,7 @@ impl<S: VoteStorage> Host<S> {
         self.say_why();
         self.tell_agent();
         self.keep_questions();
+        self.keep_subscriptions();
     }
 
     fn hear(&mut self, link: LinkId, message: Message) {
@@ -344,6 +372,10 @@ impl<S: VoteStorage> Host<S> {
             }
             Body::Answer { question, down, answer } => self.hear_answer(from, (question, down), *answer),
             Body::Withdraw { question } => self.hear_withdrawal(from, question),
+            Body::Follow { stream, number, down, what, told } => {
+                self.hear_follow(from, down, Subscription { stream, number, what, told });
+            }
+            Body::Unfollow { stream, why } => self.hear_unfollow(from, stream, why),
         }
     }
 

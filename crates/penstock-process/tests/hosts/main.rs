@@ -19,6 +19,7 @@ mod questions;
 mod queue;
 mod sizes;
 mod states;
+mod subscriptions;
 mod tasks;
 mod twin;
 mod two_hosts;

@@ -50,6 +50,8 @@ pub(crate) struct World {
     pub(crate) answered: Vec<u64>,
     /// Tasks under way: which host, which start of it, which question.
     pub(crate) tasks: BTreeSet<(usize, u32, u64)>,
+    /// Who sends for which subscription.
+    pub(crate) sources: BTreeSet<(usize, u64)>,
     /// Tasks that ever began.
     pub(crate) begun: BTreeSet<(usize, u32, u64)>,
 }
@@ -82,6 +84,7 @@ impl World {
             incidents: Vec::new(),
             answered: Vec::new(),
             tasks: BTreeSet::new(),
+            sources: BTreeSet::new(),
             begun: BTreeSet::new(),
             plan,
         }
@@ -327,6 +330,9 @@ impl World {
                 self.answers.push(answer);
             }
             Effect::Task(question, _, limit_ms) => self.begin_task(index, question, limit_ms),
+            Effect::Source { stream, .. } => drop(self.sources.insert((index, stream))),
+            Effect::EndSource(stream) => drop(self.sources.remove(&(index, stream))),
+            Effect::Unfollowed(stream, why) => self.note(format!("h{index}: {stream} is refused: {why}")),
             Effect::EndTask(question) => drop(self.tasks.remove(&(index, self.nodes[index].start, question))),
             Effect::Incident(incident) => self.incidents.push((index, incident)),
             Effect::Note(_) => {}
