@@ -49,7 +49,9 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobOfHosts]:
 
 
 @contextmanager
-def following(job: JobOfHosts, index: int, name: str, *words: str) -> Iterator[tuple[Path, "subprocess.Popen[bytes]"]]:
+def following(
+    job: JobOfHosts, index: int, name: str, *words: str
+) -> Iterator[tuple[Path, "subprocess.Popen[bytes]"]]:
     """Somebody who follows on a host, and what that person sees."""
     output = job.folder / f"seen-{name}"
     talk = [*PENSTOCK, "logs", job.name(index), "-f", *words]

@@ -14,9 +14,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.job.choice import job_here
+from penstock.cli.job.choice import job_called, job_here
 from penstock.cli.job.log_lines import Display, is_colourful, labels
 from penstock.cli.output import Json, command_app, say
+from penstock.cli.run.attached_hosts import follow_attached_hosts
 from penstock.cli.run.interrupts import Interrupts
 from penstock.errors import JobSilent, UsageError
 from penstock.process.job.catalogue import FINAL, Job
@@ -27,6 +28,7 @@ LOOK_S = 0.05
 LOOK_MAX_S = 0.4
 #: After this time a job that has no state yet will not get one.
 START_PATIENCE_S = 60.0
+END_PATIENCE_S = 15.0
 #: Where nobody says how many lines a screen has.
 SCREEN_LINES = 24
 TAIL_MAX = 1_000_000
@@ -61,18 +63,27 @@ def attach(
     """
     if tail is not None and not 0 <= tail <= TAIL_MAX:
         raise UsageError(f"--tail must be a number of lines from 0 to {TAIL_MAX}, got {tail}")
-    handle = job_here(job, "attach")
-    display = Display(prefixes=labels(workers(handle), colour=is_colourful()), pattern=None, json=json)
     lines = shutil.get_terminal_size((80, SCREEN_LINES)).lines - 1 if tail is None else tail
-    reader = _reader(handle, lines)
+    handle = job_called(job)
     interrupts = Interrupts()
-    with interrupts.noted():
-        _show_screen(handle, reader, display, lines)
-        is_over = _follow(handle, reader, display, interrupts)
+    if handle.host_file() is not None and handle.phase() not in OVER:
+        with interrupts.noted():
+            is_over = follow_attached_hosts(handle, interrupts, lines=lines, json=json)
+    else:
+        is_over = _follow_here(job_here(handle.id, "attach"), interrupts, lines=lines, json=json)
     if not is_over:
         say(f"detached; {handle.id} goes on. `penstock attach {handle.id}` comes back to it")
         return 0 if sys.stdin.isatty() else 128 + signal.SIGINT
     return _ended(handle)
+
+
+def _follow_here(job: Job, interrupts: Interrupts, *, lines: int, json: bool) -> bool:
+    """The ranks of this host; whether the job is over, and nobody detached before."""
+    display = Display(prefixes=labels(workers(job), colour=is_colourful()), pattern=None, json=json)
+    reader = _reader(job, lines)
+    with interrupts.noted():
+        _show_screen(job, reader, display, lines)
+        return _follow(job, reader, display, interrupts)
 
 
 def _reader(job: Job, lines: int) -> Reader:
@@ -143,6 +154,10 @@ def _is_over(job: Job) -> bool:
 
 def _ended(job: Job) -> int:
     """Say how it ended; its exit code."""
+    # Of many hosts, the last word of one may come before the agent here has written down that all is over.
+    until = time.monotonic() + END_PATIENCE_S
+    while job.phase() not in OVER and time.monotonic() < until:
+        time.sleep(LOOK_S)
     state = job.state()
     say(f"{job.id}: {job.phase()}: {job.reason()}")
     code = None if state is None else state.exit_code

@@ -178,7 +178,8 @@ class Receiver:
 
     def _look_for_silence(self) -> None:
         now = time.monotonic()
-        unattended = self._channel.is_closed or now - self._heard > SILENCE_S
+        patience_s = min(SILENCE_S, self._detach_after_s / 2)
+        unattended = self._channel.is_closed or now - self._heard > patience_s
         if unattended != self._is_unattended:
             self._is_unattended = unattended
             note_launcher(self._directory, is_heard=not unattended)
