@@ -67,10 +67,10 @@ def test_all_ranks_are_in_front_of_any_number_of_people_on_any_host(tmp_path: Pa
         job.await_life(0)
         until(lambda: job.states(0) == ["here"] * 2, job.account)
         leaving = Attached(job.host(0), tmp_path, job.name(0), "--tail", "0", variables=job.variables())
-        staying = Attached(job.host(1), tmp_path, job.name(1), "--tail", "6", variables=job.variables())
+        staying = Attached(job.host(1), tmp_path, job.name(1), "--tail", "14", variables=job.variables())
         staying.await_line("[0] line 9 of 0")
         staying.await_line("[1] line 9 of 1")
-        assert len([line for line in staying.lines() if "] line " in line]) == 6
+        assert len([line for line in staying.lines() if "] line " in line]) == 14
         (tmp_path / "write-1").touch()
         leaving.await_line("[1] 1 was told")
         assert not [line for line in leaving.lines() if "] line " in line]
@@ -108,7 +108,7 @@ def test_a_detached_job_comes_back_to_where_it_was_started(hosts: SshHosts) -> N
     until(lambda: {"line 9 of 0", "line 9 of 1"} <= seen(), attached.lines)
     (hosts.folder / "kept" / "finish").touch()
     assert attached.talk.wait(timeout=60) == 3
-    assert {"end of 0", "end of 1"} <= seen()
+    assert {"end of 0", "end of 1"} <= seen(), attached.lines()[-8:]
     hosts.launcher.await_(lambda: not hosts.left(), f"until nothing is left: {hosts.left()}")
 
 

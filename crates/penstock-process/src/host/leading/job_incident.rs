@@ -69,6 +69,24 @@ struct Stage {
     times: Times,
     took_over: Vec<Value>,
     failures: u64,
+    words_bytes: usize,
+}
+
+impl JobIncident {
+    fn words_bytes(&self) -> usize {
+        bytes_of(&self.words)
+    }
+}
+
+impl Loss {
+    fn words_bytes(&self) -> usize {
+        self.words.iter().map(|one| one.text.len()).sum()
+    }
+}
+
+/// How much was said.
+fn bytes_of(words: &[Value]) -> usize {
+    words.iter().filter_map(|one| one["text"].as_str()).map(str::len).sum()
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -85,9 +103,12 @@ impl<S: VoteStorage> Host<S> {
                 }
                 incidents.insert(order.gang, self.new_incident(failure, history));
             }
-            if let Some(incident) = incidents.get_mut(&order.gang) {
-                incident.failure.clone_from(failure);
-                self.follow_incident(leading, incident, order, history);
+            let Some(incident) = incidents.get_mut(&order.gang) else { continue };
+            incident.failure.clone_from(failure);
+            if let Some(stage) = self.follow_incident(leading, incident, order, history) {
+                let document = self.incident_document(incident, &stage, order.gang);
+                incident.told = Some(stage);
+                self.pass_incident_on(Arc::new(document));
             }
         }
         self.incidents = incidents;
@@ -108,14 +129,14 @@ impl<S: VoteStorage> Host<S> {
         }
     }
 
-    /// Adds what is known by now, and tells it where that is news.
+    /// Adds what is known by now; where that is news, what is to be told.
     fn follow_incident(
-        &mut self,
+        &self,
         leading: &Leading,
         incident: &mut JobIncident,
         order: &Order,
         history: &GangHistory,
-    ) {
+    ) -> Option<Stage> {
         let now_ms = self.clock.coordinator_ms(self.now_ms);
         let life = incident.failure.incarnation;
         let lives = self.lives_of(order.gang);
@@ -142,29 +163,30 @@ impl<S: VoteStorage> Host<S> {
                 times.first_step_ms = times.first_step_ms.or(next.progress.stepped_ms);
             }
         }
-        let (decided, times) = ((order.action.clone(), order.reason.clone()), incident.times);
+        let action = match &order.action {
+            Action::Wait { .. } => Action::Wait { until_ms: None },
+            other => other.clone(),
+        };
+        let (decided, times) = ((action, order.reason.clone()), incident.times);
         let took_over = self.took_over(incident);
         // What becomes of the next life is decided for other reasons.
         let began = |told: &&Stage| matches!(told.decided.0, Action::Prepare { .. } | Action::Start { .. });
         let decided = incident.told.as_ref().filter(began).map_or(decided, |told| told.decided.clone());
-        let stage = Stage { decided, times, took_over, failures: incident.failures.count() };
-        if incident.times.ended_ms.is_none() || incident.told.as_ref() == Some(&stage) {
-            return;
-        }
-        let document = self.incident_document(incident, &stage, order.gang);
-        incident.told = Some(stage);
-        self.pass_incident_on(Arc::new(document));
+        let words_bytes = incident.words_bytes() + incident.lost.iter().map(Loss::words_bytes).sum::<usize>();
+        let failures = incident.failures.count();
+        let stage = Stage { decided, times, took_over, failures, words_bytes };
+        (times.ended_ms.is_some() && incident.told.as_ref() != Some(&stage)).then_some(stage)
     }
 
     /// The lives of a gang, as all hosts that are heard tell.
-    fn lives_of(&self, gang: usize) -> Vec<LifeSummary> {
+    fn lives_of(&self, gang: usize) -> &[LifeSummary] {
         let merged = &self.below.merged;
-        let Some(plan) = self.plans.get(gang) else { return Vec::new() };
+        let Some(plan) = self.plans.get(gang) else { return &[] };
         let summary = match plan.alone {
             Some(alone) => merged.alone.get(&plan.role).and_then(|ranks| ranks.get(&alone.rank)),
             None => merged.gangs.get(plan.role),
         };
-        summary.map(|summary| summary.lives.clone()).unwrap_or_default()
+        summary.map_or(&[], |summary| &summary.lives)
     }
 
     /// What the ranks said last that failed first.
@@ -177,7 +199,11 @@ impl<S: VoteStorage> Host<S> {
             Some(json!({"host": entry.name, "role": role, "rank": rank, "text": text}))
         };
         let first = incident.failures.first.iter().map(|failure| (failure.host_rank, failure.rank));
-        incident.words = first.take(WORDS_OF).filter_map(said).collect();
+        let words: Vec<Value> = first.take(WORDS_OF).filter_map(said).collect();
+        // Who has begun another life has forgotten those of this one.
+        if bytes_of(&words) >= incident.words_bytes() {
+            incident.words = words;
+        }
     }
 
     fn note_losses(&self, leading: &Leading, incident: &mut JobIncident, gang: usize) {
