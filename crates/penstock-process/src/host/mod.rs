@@ -100,6 +100,8 @@ pub enum Event {
     Follow(Subscription),
     /// Nobody on this host follows that any more.
     Unfollow(u64),
+    /// The sender of a subscription has ended.
+    SourceEnded(u64),
     /// The state directory of the job says something.
     State(StateAnswer),
     /// It is time.
@@ -142,6 +144,8 @@ pub enum Effect {
     },
     /// Nothing is sent for it any more.
     EndSource(u64),
+    /// The job ends: what was written last is sent, and then the senders end.
+    FinishSources,
     /// Who follows on this host hears that a host does not take part.
     Unfollowed(u64, String),
     /// Something is to be done in the state directory.
@@ -272,6 +276,7 @@ impl<S: VoteStorage> Host<S> {
             Event::Done(question, found) => self.take_task(question, found),
             Event::Follow(subscription) => self.follow(subscription),
             Event::Unfollow(stream) => self.unfollow(stream),
+            Event::SourceEnded(stream) => self.note_source_ended(stream),
             Event::State(answer) => self.hear_state(answer),
             Event::Tick => {}
         }
@@ -290,7 +295,7 @@ impl<S: VoteStorage> Host<S> {
             self.questions.due_ms(),
             self.subscriptions.due_ms(),
             self.state_due_ms(),
-            self.ending.due_ms(),
+            self.ending.due_ms(self.now_ms),
         ];
         times.into_iter().flatten().min().unwrap_or(self.now_ms + 1000)
     }

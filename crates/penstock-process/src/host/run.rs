@@ -217,35 +217,9 @@ impl Driver {
         }
     }
 
-    /// Lets what ranks wrote last go out to whoever follows, here and through here.
-    fn finish_streams(&mut self) {
-        self.streams.finish();
-        let until_ms = now_ms() + LEAVE_MS;
-        while self.host.has_subscriptions() && now_ms() < until_ms {
-            let mut interests = vec![interest(self.network.number(), libc::POLLIN)];
-            interests.extend(self.streams.interests(|stream| self.waiting_bytes(stream)));
-            system::poll(&mut interests, Some(Duration::from_millis(LEAVE_LOOK_MS)));
-            for event in self.network.turn(now_ms()) {
-                if let NetworkEvent::Frame { body, .. } = event {
-                    bulk(&body).map(|(stream, _)| stream).into_iter().for_each(|to| self.pass_on(to, &body));
-                }
-            }
-            for said in self.streams.turn(&interests[1..]) {
-                match said {
-                    Said::Bulk(stream, body) => self.pass_on(stream, &body),
-                    Said::Event(Event::Unfollow(stream)) => {
-                        drop(self.host.handle(now_ms(), Event::Unfollow(stream)))
-                    }
-                    Said::Event(_) => {}
-                }
-            }
-        }
-        self.streams.end_all();
-    }
-
     /// Lets what was said last go out, a goodbye for example.
     fn leave(&mut self) {
-        self.finish_streams();
+        self.streams.end_all();
         self.tasks.end_all();
         let until_ms = now_ms() + LEAVE_MS;
         self.to_host
@@ -316,6 +290,7 @@ impl Driver {
                 }
             }
             Effect::EndSource(stream) => self.streams.end_sender(stream),
+            Effect::FinishSources => self.streams.finish(),
             Effect::Unfollowed(stream, why) => self.streams.refuse(stream, &why),
             Effect::Note(words) => complain!("penstock-host: {words}"),
         }

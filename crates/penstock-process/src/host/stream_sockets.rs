@@ -164,6 +164,8 @@ pub(super) struct StreamSockets {
     readers: BTreeMap<u64, End>,
     senders: BTreeMap<u64, Sender>,
     newest: u64,
+    /// The job ends, so no sender begins.
+    is_finishing: bool,
     scratch: Vec<u8>,
 }
 
@@ -177,6 +179,7 @@ impl StreamSockets {
             readers: BTreeMap::new(),
             senders: BTreeMap::new(),
             newest: seed,
+            is_finishing: false,
             scratch: Vec::new(),
         }
     }
@@ -248,7 +251,10 @@ impl StreamSockets {
         }
         let ended: Vec<u64> =
             self.senders.iter().filter(|(_, sender)| sender.end.is_over).map(|(stream, _)| *stream).collect();
-        ended.into_iter().for_each(|stream| self.end_sender(stream));
+        for stream in ended {
+            self.end_sender(stream);
+            said.push(Said::Event(Event::SourceEnded(stream)));
+        }
         said
     }
 
@@ -277,6 +283,9 @@ impl StreamSockets {
         what: &Value,
         mut told: Value,
     ) -> Option<Vec<u8>> {
+        if self.is_finishing {
+            return None;
+        }
         if !self.senders.contains_key(&stream) {
             match self.start(stream) {
                 Ok(sender) => drop(self.senders.insert(stream, sender)),
@@ -337,6 +346,7 @@ impl StreamSockets {
 
     /// The job ends: senders say what was written last, and that it was the last.
     pub(super) fn finish(&mut self) {
+        self.is_finishing = true;
         for sender in self.senders.values() {
             let _ = sender.end.socket.shutdown(Shutdown::Write);
         }

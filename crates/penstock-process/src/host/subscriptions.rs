@@ -19,6 +19,8 @@ use crate::vote::storage::VoteStorage;
 pub const SUBSCRIPTIONS_MAX: usize = 16;
 /// One that nobody repeats for so long is over.
 const KEPT_MS: u64 = 10_000;
+/// How long the end of a job waits for what ranks wrote last, where somebody follows.
+pub(super) const LAST_WORDS_MS: u64 = 500;
 
 /// Who gets what is sent for a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,11 +82,6 @@ impl<S: VoteStorage> Host<S> {
             Asker::Here => Some(Toward::Here),
             Asker::Host(host) => self.links.to(host).map(Toward::Link),
         }
-    }
-
-    /// Whether anything passes here.
-    pub fn has_subscriptions(&self) -> bool {
-        !self.subscriptions.ways.is_empty()
     }
 
     /// Somebody on this host follows, or still does.
@@ -219,6 +216,21 @@ impl<S: VoteStorage> Host<S> {
                 self.say(host, Body::Unfollow { stream, why: None });
             }
         }
+    }
+
+    pub(super) fn note_source_ended(&mut self, stream: u64) {
+        if let Some(way) = self.subscriptions.ways.get_mut(&stream) {
+            way.sends = false;
+        }
+    }
+
+    /// Whether the end of the job waits for what ranks wrote last: it is sent first, and whoever follows here gets that of all hosts.
+    pub(super) fn waits_for_last_words(&mut self, since_ms: u64) -> bool {
+        if since_ms == self.now_ms && !self.subscriptions.ways.is_empty() {
+            self.out.push(Effect::FinishSources);
+        }
+        let waits = |way: &Way| way.sends || way.asker == Asker::Here;
+        self.now_ms < since_ms + LAST_WORDS_MS && self.subscriptions.ways.values().any(waits)
     }
 
     /// Ends what nobody repeats.

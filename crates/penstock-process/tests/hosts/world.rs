@@ -335,7 +335,7 @@ impl World {
             Effect::Unfollowed(stream, why) => self.note(format!("h{index}: {stream} is refused: {why}")),
             Effect::EndTask(question) => drop(self.tasks.remove(&(index, self.nodes[index].start, question))),
             Effect::Incident(incident) => self.incidents.push((index, incident)),
-            Effect::Note(_) => {}
+            Effect::FinishSources | Effect::Note(_) => {}
         }
     }
 

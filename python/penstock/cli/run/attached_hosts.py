@@ -26,23 +26,24 @@ from penstock.process.questions.host_choice import Hosts, hosts_of
 from penstock.process.questions.log_frames import Followed
 from penstock.process.questions.log_stream import Chunk, LogStream, Note
 
-#: The screen is whole when nothing came for so long, and at the latest so long after the first line.
-QUIET_S = 0.3
-SCREEN_S = 1.5
+#: A job that writes all the time is shown after this, though a host may not have sent its part of the screen.
+SCREEN_S = 5.0
 
 
 @dataclass
 class Screen:
-    """The newest lines of all ranks together, until they are shown; then what comes, in order."""
+    """The newest lines of all ranks together, until every host has sent its own; then what comes, in order."""
 
     display: Display
     lines: int
     order: TimeOrder
+    begun_s: float
     _newest: list[tuple[int, int, Dated]] = field(default_factory=list)
     _count: int = 0
-    _begun_s: float | None = None
-    _last_s: float = 0.0
     _is_shown: bool = False
+
+    def __post_init__(self) -> None:
+        self._is_shown = self.lines == 0
 
     def add(self, dated: Dated, now_s: float) -> None:
         """Something came."""
@@ -51,19 +52,16 @@ class Screen:
             size = part.byte_count if isinstance(part, Gap) else len(part.content)
             self.order.add(dated, size, now_s)
             return
-        self._begun_s, self._last_s = self._begun_s or now_s, now_s
         for line in _lines(dated):
             self._count += 1
             heapq.heappush(self._newest, (line.at_ms, self._count, line))
             if len(self._newest) > self.lines:
                 heapq.heappop(self._newest)
 
-    def turn(self, now_s: float, *, everything: bool = False) -> None:
-        """Show what is due."""
+    def turn(self, now_s: float, *, is_whole: bool, everything: bool = False) -> None:
+        """Show what is due; all from before has come, or nothing more will."""
         if not self._is_shown:
-            begun_s = self._begun_s
-            quiet = begun_s is not None and (now_s > self._last_s + QUIET_S or now_s > begun_s + SCREEN_S)
-            if not quiet and not everything:
+            if not is_whole and not everything and now_s < self.begun_s + SCREEN_S:
                 return
             self._is_shown = True
             for _, _, dated in sorted(self._newest):
@@ -77,28 +75,29 @@ def follow_attached_hosts(job: Job, interrupts: Interrupts, *, lines: int, json:
     """Show everything until the job is over; not if the person detached before."""
     roles = [role["name"] for role in job.description()["roles"]]
     display = Display(prefixes=GrowingLabels(roles, colour=is_colourful()), pattern=None, json=json)
-    screen = Screen(display, lines, TimeOrder(display.show))
+    screen = Screen(display, lines, TimeOrder(display.show), time.monotonic())
 
     def everybody() -> tuple[Hosts, list[int]]:
         hosts = hosts_of(job)
         return hosts, hosts.choose()
 
+    stream = LogStream(job, Followed(tail=lines), everybody)
     with _kept(job):
-        for entry in LogStream(job, Followed(tail=lines), everybody):
+        for entry in stream:
             now_s = time.monotonic()
             match entry:
                 case Chunk():
                     screen.add(_dated(entry), now_s)
                 case Note(words):
-                    screen.turn(now_s, everything=True)
+                    screen.turn(now_s, is_whole=False)
                     say(f"note: {words}")
                 case None:
-                    screen.turn(now_s)
+                    screen.turn(now_s, is_whole=stream.is_caught_up)
                     if interrupts.want_to_detach(job):
-                        screen.turn(now_s, everything=True)
+                        screen.turn(now_s, is_whole=True, everything=True)
                         _leave_running(job)
                         return False
-        screen.turn(time.monotonic(), everything=True)
+        screen.turn(time.monotonic(), is_whole=True, everything=True)
     return True
 
 

@@ -60,8 +60,8 @@ class LogHead(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Counts frames with parts of an attempt, from 0; absent in a sign of life.
     number: int = -1
     parts: Sequence[LogPart] = ()
-    #: Nothing more will come.
-    over: bool = False
+    #: All who are followed on this host have ended, and what they wrote was sent.
+    at_rest: bool = False
     #: Why nothing comes.
     refused: str = ""
     ok: bool = False

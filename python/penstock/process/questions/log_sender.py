@@ -48,8 +48,8 @@ from penstock.process.questions.task_parts import first_ranks
 
 #: Between two looks while nothing is written.
 LOOK_S = 0.05
-#: What searching one piece may take: an expression may take for ever.
-SEARCH_S = 5.0
+#: What searching one piece may take: an expression may take for ever, and who follows is told within the time of a silent host.
+SEARCH_S = 2.0
 #: Ranks and the machine come first.
 NICENESS = 10
 
@@ -90,6 +90,9 @@ class LogSender:
         #: Of the matching lines that are there already, only so many of each log.
         self._tail: int | None = None
         self._beat_at = 0.0
+        self._ends = False
+        #: All who are followed here have ended, and what they wrote is sent.
+        self._at_rest = False
 
     def run(self) -> None:
         """Until nobody follows any more."""
@@ -100,10 +103,13 @@ class LogSender:
                 except _ChangedError:
                     continue
         # What was written last, as far as it may go out at once.
+        self._ends = True
         with contextlib.suppress(_OverError, _ChangedError, OSError):
             if self._attempt >= 0 and self._word is not None:
                 self._send_new(self._word, self._chosen(self._word.what), last=True)
-            self._talk.send(frame(msgspec.structs.replace(self._me, over=True)))
+                rank, number = self._word.rank, self._number
+                me = msgspec.structs.replace(self._me, rank=rank, attempt=self._attempt, number=number)
+                self._talk.send(frame(msgspec.structs.replace(me, at_rest=True)))
 
     def _serve(self) -> None:
         """One attempt."""
@@ -119,8 +125,12 @@ class LogSender:
                 continue
             if word.told.attempt != self._attempt:
                 self._begin(word)
-            while self._send_new(word, self._chosen(word.what)):
+            # Whoever has ended has written everything before that.
+            chosen, at_rest = self._chosen(word.what), self._is_at_rest()
+            while self._send_new(word, chosen):
                 self._listen(0.0)
+            if at_rest != self._at_rest:
+                self._at_rest, self._beat_at = at_rest, 0.0
             self._beat()
 
     def _begin(self, word: Word) -> None:
@@ -157,6 +167,12 @@ class LogSender:
             if what.role in (None, worker.role)
             and (wanted is None or self._first.get(worker.role, 0) + worker.rank in wanted)
         ]
+
+    def _is_at_rest(self) -> bool:
+        state = self._job.state()
+        return state is not None and all(
+            worker["exit"] is not None for gang in state.gangs for worker in gang.workers
+        )
 
     def _send_new(self, word: Word, chosen: list[Worker], *, last: bool = False) -> bool:
         """Send what was written since; whether anything was."""
@@ -243,8 +259,9 @@ class LogSender:
         self._talk.send(body)
         self._number += 1
         self._sent_bytes += len(body)
-        self._listen(0.0)
-        self._beat()
+        if not self._ends:
+            self._listen(0.0)
+            self._beat()
 
     def refuse(self, why: str) -> None:
         """Say why nothing comes, until nobody follows: the coordinator would start another sender."""
@@ -263,10 +280,8 @@ class LogSender:
         now = time.monotonic()
         if self._word is not None and now >= self._beat_at:
             self._beat_at = now + BEAT_S
-            rank, attempt, number = self._word.rank, self._attempt, self._number
-            self._talk.send(
-                frame(msgspec.structs.replace(self._me, rank=rank, attempt=attempt, number=number))
-            )
+            me = msgspec.structs.replace(self._me, rank=self._word.rank, at_rest=self._at_rest)
+            self._talk.send(frame(msgspec.structs.replace(me, attempt=self._attempt, number=self._number)))
 
     def _listen(self, patience_s: float) -> None:
         """Take what who follows says."""
@@ -308,7 +323,7 @@ def main() -> int:
         sender.run()
     except _SearchLateError:
         sender.refuse("the search took too long and was ended")
-    except (PenstockError, re.error) as problem:
+    except (PenstockError, msgspec.MsgspecError, re.error) as problem:
         sender.refuse(str(problem))
     return 0
 

@@ -75,7 +75,10 @@ class _Source:
     told: int = 0
     was_heard: bool = False
     is_named: bool = False
-    is_over: bool = False
+    is_at_rest: bool = False
+    #: What was there when it began has come.
+    is_caught_up: bool = False
+    is_refused: bool = False
     #: It has its place since a moment ago, so all that it wrote is new.
     is_fresh: bool = False
     #: Senders that are over.
@@ -104,9 +107,16 @@ class LogStream:
     _table: tuple[Hosts, list[int]] | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
 
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all that was written before has come, from every host that is heard."""
+        return all(
+            source.is_caught_up or source.is_named or source.is_refused for source in self._sources.values()
+        )
+
     def __iter__(self) -> Iterator[Chunk | Note | None]:
         """What comes; nothing now and then, so that whoever shows it can do so."""
-        self._table = self.chosen()
+        self._table = self._first_table()
         yield from self._take_table()
         looking = threading.Thread(target=self._look_up, name="penstock-hosts", daemon=True)
         looking.start()
@@ -119,13 +129,28 @@ class LogStream:
                 yield Note("the coordinator of this host does not answer; connecting again")
         finally:
             self._ended.set()
-        missing = [source.name for source in self._sources.values() if not source.is_over]
+        missing = [
+            source.name
+            for source in self._sources.values()
+            if not source.is_at_rest and not source.is_refused
+        ]
         if missing:
             self.is_cut = True
             yield Note(f"the job is over; the last lines of {fold(missing)} may be missing")
 
+    def _first_table(self) -> tuple[Hosts, list[int]]:
+        """A job that begins has no hosts yet."""
+        until = time.monotonic() + CONNECT_S
+        while True:
+            try:
+                return self.chosen()
+            except JobSilent:
+                if time.monotonic() > until or self.job.phase() not in ("starting", "waiting"):
+                    raise
+            self._ended.wait(CONNECT_LOOK_S)
+
     def _is_over(self) -> bool:
-        return bool(self._sources) and all(source.is_over for source in self._sources.values())
+        return bool(self._sources) and all(source.is_refused for source in self._sources.values())
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[socket.socket]:
@@ -222,7 +247,7 @@ class LogStream:
 
     def _silent(self, now: float) -> Iterator[Note]:
         for source in self._sources.values():
-            if not source.is_named and not source.is_over and now - source.heard_at > SILENT_S:
+            if not source.is_named and not source.is_refused and now - source.heard_at > SILENT_S:
                 source.is_named = True
                 yield Note(f"{source.name} is not heard; its lines come when it is")
 
@@ -242,7 +267,9 @@ class LogStream:
         if head.run != source.run:
             yield from self._meet(source, head)
         source.was_heard = True
-        source.is_over = head.over
+        source.is_at_rest = head.at_rest
+        if not head.parts and (head.attempt, head.number) == (source.attempt, source.number):
+            source.is_caught_up = True
         if head.attempt == source.attempt and head.number > source.number:
             source.begin(source.attempt + 1)
             self._repeats = True
@@ -274,7 +301,7 @@ class LogStream:
         source = self._sources.get(head.rank)
         if source is None:
             raise JobSilent(job=self.job.id, reason=head.refused)
-        source.is_over = self.is_cut = True
+        source.is_refused = self.is_cut = True
         yield Note(f"{source.name}: {head.refused}")
 
 
