@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::coordinator::messages::Orders;
+use crate::host::clock::HostClock;
 use crate::host::config::Versions;
 use crate::host::messages::list_news::ListNews;
 use crate::host::questions::answer::Answer;
+use crate::logs::stderr_tail::RankStderr;
 use crate::tree::host_list::{HostEntry, HostId};
 use crate::tree::rank_set::RankSet;
 use crate::tree::summary::Summary;
@@ -142,6 +144,9 @@ pub enum Body {
         waited_ms: u64,
         /// The coordinator's time when this was sent; nothing where the sender does not know it.
         coordinator_ms: Option<u64>,
+        /// How wrong that may be, measured on all edges above.
+        #[serde(default)]
+        within_ms: u64,
         /// Orders that the child does not have.
         orders: Option<Arc<JobOrders>>,
         /// What the child does not know of the host list.
@@ -155,6 +160,17 @@ pub enum Body {
         /// In words.
         why: String,
     },
+    /// The newest of what ranks of a host wrote to standard error: of the sender, or of a host below it that is lost or failed first.
+    Stderr {
+        /// Whose.
+        host: HostId,
+        /// All that is kept of it.
+        told: Vec<RankStderr>,
+        /// What makes its moments those of the coordinator.
+        clock: HostClock,
+    },
+    /// A failure as it is known over all hosts, from the leader to all.
+    Incident(Arc<Value>),
     /// From voter to voter.
     Vote(Box<VoteMessage>),
     /// From the leader to voters: is this still my term?

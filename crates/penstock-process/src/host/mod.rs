@@ -11,10 +11,12 @@ mod below;
 pub mod clock;
 pub mod config;
 mod ending;
+mod incident_file;
 pub mod leading;
 mod links;
 mod meeting;
 pub mod messages;
+mod neighbour_stderr;
 pub mod questions;
 pub mod run;
 pub mod state_client;
@@ -24,6 +26,7 @@ pub mod tasks;
 mod upward;
 pub mod voting;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -32,15 +35,17 @@ use serde_json::Value;
 use crate::coordinator::messages::{Orders, Report};
 use crate::host::agent_side::OwnAgent;
 use crate::host::below::Below;
-use crate::host::clock::CoordinatorClock;
+use crate::host::clock::{CoordinatorClock, ParentClock};
 use crate::host::config::HostConfig;
 use crate::host::ending::Ending;
 use crate::host::leading::Leading;
+use crate::host::leading::job_incident::JobIncident;
 pub use crate::host::links::LinkId;
 use crate::host::links::Links;
 use crate::host::meeting::Meeting;
 use crate::host::messages::list_news::ListSteps;
 use crate::host::messages::{Body, Header, JobOrders, Message, Question};
+use crate::host::neighbour_stderr::NeighbourStderr;
 use crate::host::questions::Questions;
 use crate::host::questions::answer::Part;
 pub use crate::host::questions::status::HostStatus;
@@ -145,6 +150,8 @@ pub enum Effect {
     Unfollowed(u64, String),
     /// Something is to be done in the state directory.
     State(StateTask),
+    /// A failure as it is known over all hosts is to be written down.
+    Incident(Arc<Value>),
     /// Words for whoever looks for a reason later.
     Note(String),
 }
@@ -192,6 +199,9 @@ pub struct Host<S: VoteStorage> {
     votes: bool,
     leading: Option<Box<Leading>>,
     questions: Questions,
+    neighbours: NeighbourStderr,
+    /// The newest failure of each gang, as it was told while this host led: it may lead again in another term.
+    incidents: BTreeMap<usize, JobIncident>,
     subscriptions: Subscriptions,
     state: StateClient,
     ending: Ending,
@@ -222,6 +232,8 @@ impl<S: VoteStorage> Host<S> {
             votes: false,
             leading: None,
             questions: Questions::default(),
+            neighbours: NeighbourStderr::default(),
+            incidents: BTreeMap::new(),
             subscriptions: Subscriptions::default(),
             state: StateClient::default(),
             ending: Ending::default(),
@@ -302,6 +314,7 @@ impl<S: VoteStorage> Host<S> {
             self.lead();
         }
         self.climb();
+        self.pass_stderr_on();
         self.end_if_over();
         self.keep_state();
         self.give_up_alone();
@@ -337,17 +350,23 @@ impl<S: VoteStorage> Host<S> {
             Body::List(list) => self.hear_list(from, list),
             Body::Lacks => self.hear_lack(from),
             Body::Attach { attachment } => self.hear_attach(from, attachment),
-            Body::Detach => self.below.remove(from),
+            Body::Detach => {
+                self.below.remove(from);
+                self.neighbours.forget(from);
+            }
             Body::Heartbeat { number, orders, summary } => {
                 self.hear_heartbeat(from, number, orders, summary);
             }
-            Body::Grant { number, lease_ms, waited_ms, coordinator_ms, orders, list } => {
+            Body::Grant { number, lease_ms, waited_ms, coordinator_ms, within_ms, orders, list } => {
                 // First, because orders may be about hosts that are new.
                 list.into_iter().for_each(|list| self.hear_list(from, list));
-                let granted = Granted { number, lease_ms, waited_ms, coordinator_ms };
+                let shown = |coordinator_ms| ParentClock { coordinator_ms, waited_ms, within_ms };
+                let granted = Granted { number, lease_ms, shown: coordinator_ms.map(shown) };
                 self.hear_grant(from, header, granted, orders);
             }
             Body::Goodbye { host, why } => self.hear_goodbye(from, host, why),
+            Body::Stderr { host, told, clock } => self.hear_stderr(from, host, told, clock),
+            Body::Incident(incident) => self.hear_incident(from, header, incident),
             Body::Vote(message) => self.hear_vote(from, *message),
             Body::Pledge { number } => self.hear_pledge(from, header, number),
             Body::Pledged { number } => self.hear_pledged(from, header, number),
@@ -452,6 +471,7 @@ impl<S: VoteStorage> Host<S> {
     /// Nothing reaches a host any more, until there is another link.
     fn lose_route(&mut self, host: HostId) {
         self.forget_arrival(host);
+        self.neighbours.forget_told(host);
         self.lose_answers(host);
         self.below.lose(host);
         self.upward.lose(host, self.now_ms);

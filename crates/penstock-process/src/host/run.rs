@@ -23,7 +23,7 @@ use crate::host::messages::{Body, Message};
 use crate::host::stream_sockets::{Said, StreamSockets, bulk};
 use crate::host::subscriptions::Toward;
 use crate::host::tasks::Tasks;
-use crate::host::{Effect, Event, Given, Host, LinkId, Membership};
+use crate::host::{Effect, Event, Given, Host, LinkId, Membership, incident_file};
 use crate::job::JobDirectory;
 use crate::job::journal::Journal;
 use crate::job::state::Phase;
@@ -282,6 +282,7 @@ impl Driver {
             Effect::Answer(ask, answer) => self.askers.answer(ask, answer),
             Effect::Task(question, task, limit_ms) => self.tasks.begin(question, task, limit_ms),
             Effect::EndTask(question) => self.tasks.end(question),
+            Effect::Incident(incident) => incident_file::write(&self.directory, &incident),
             Effect::Source { stream, rank, what, told } => {
                 if let Some(refusal) = self.streams.tell_sender(stream, rank, &what, told) {
                     self.pass_on(stream, &refusal);

@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) quiet: bool,
     /// What hosts answered to who asked on them, the newest last.
     pub(crate) answers: Vec<Value>,
+    /// Failures that hosts were told of.
+    pub(crate) incidents: Vec<(usize, Arc<Value>)>,
     /// When they came.
     pub(crate) answered: Vec<u64>,
     /// Tasks under way: which host, which start of it, which question.
@@ -79,6 +81,7 @@ impl World {
             notes: Vec::new(),
             quiet: false,
             answers: Vec::new(),
+            incidents: Vec::new(),
             answered: Vec::new(),
             tasks: BTreeSet::new(),
             sources: BTreeSet::new(),
@@ -331,6 +334,7 @@ impl World {
             Effect::EndSource(stream) => drop(self.sources.remove(&(index, stream))),
             Effect::Unfollowed(stream, why) => self.note(format!("h{index}: {stream} is refused: {why}")),
             Effect::EndTask(question) => drop(self.tasks.remove(&(index, self.nodes[index].start, question))),
+            Effect::Incident(incident) => self.incidents.push((index, incident)),
             Effect::FinishSources | Effect::Note(_) => {}
         }
     }

@@ -229,6 +229,12 @@ HOSTS = (
         "With --hosts: how long a broken connection to the launcher is forgiven.",
         "5m",
     ),
+    Option(
+        ("--fold",),
+        "switch",
+        "With more than 8 --hosts: equal lines of ranks within 0.1 s are one line.",
+        True,
+    ),
     Option(("--fanout",), "count", "Hosts that one host listens to.", 64, hidden=True),
 )
 TORCHRUN = (
