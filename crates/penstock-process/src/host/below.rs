@@ -84,6 +84,16 @@ impl Below {
         self.children.iter().filter_map(|(host, child)| Some((*host, &child.summary.as_ref()?.hosts)))
     }
 
+    /// How long ago each child was heard; in no order.
+    pub(super) fn ages(&self, now_ms: u64) -> impl Iterator<Item = (HostId, u64)> {
+        self.children.iter().map(move |(host, child)| (*host, now_ms.saturating_sub(child.arrived_ms)))
+    }
+
+    /// How long ago a child was heard; nothing of others.
+    pub(super) fn age_ms(&self, host: HostId, now_ms: u64) -> Option<u64> {
+        self.children.get(&host).map(|child| now_ms.saturating_sub(child.arrived_ms))
+    }
+
     /// The children that are heard.
     pub(super) fn heard(&self) -> Vec<HostId> {
         let heard = self.children.iter().filter(|(_, child)| child.summary.is_some());

@@ -34,11 +34,18 @@ def _logs(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
     return log_parts(job, task)
 
 
+def _usage(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
+    from penstock.process.questions.host_usage import usage_parts
+
+    return usage_parts(job, task)
+
+
 #: What a task may do. Modules are loaded when they are needed: most of a short question is the start of this Python.
 WORK: dict[str, Callable[[Job, dict[str, Any]], list[dict[str, Any]]]] = {
     "exec": _exec,
     "stacks": _stacks,
     "logs": _logs,
+    "usage": _usage,
 }
 
 
