@@ -7,6 +7,9 @@ import type { Layout } from "./layout";
 
 /** Cells from this size on show the letter of their state. */
 const LETTER_FROM = 11;
+/** Hosts that are not as they should be are drawn at least so large, over their neighbours: a dot of two pixels is not seen. */
+const MARK_SIZE = 6;
+const HERE = STATES.indexOf("here");
 
 export interface HostInks {
   /** By state, as CSS writes them. */
@@ -51,14 +54,23 @@ export function paintAll(ctx: CanvasRenderingContext2D, scene: Scene): void {
   const colours = inks.states.map(packed);
   const dim = packed(inks.dim);
   const side = Math.max(1, Math.round((layout.size - layout.gap) * unit));
+  const marked: number[] = [];
   for (let at = 0; at < layout.order.length; at++) {
     const place = layout.order[at]!;
     const colour = isDim(scene, place) ? dim : colours[shownCode(board, place)]!;
     const x = Math.round(layout.columns[at]! * layout.size * unit);
     const y = Math.round(layout.rows[at]! * layout.size * unit);
+    if (layout.size < MARK_SIZE && shownCode(board, place) < HERE && !isDim(scene, place)) marked.push(at);
     for (let line = y; line < Math.min(y + side, height); line++) pixels.fill(colour, line * width + x, line * width + Math.min(x + side, width));
   }
   ctx.putImageData(picture, 0, 0);
+  const shift = (MARK_SIZE - layout.size) / 2;
+  // The worst last, so that none covers them.
+  marked.sort((one, two) => shownCode(board, layout.order[two]!) - shownCode(board, layout.order[one]!));
+  for (const at of marked) {
+    ctx.fillStyle = inks.states[shownCode(board, layout.order[at]!)]!;
+    ctx.fillRect((layout.columns[at]! * layout.size - shift) * unit, (layout.rows[at]! * layout.size - shift) * unit, MARK_SIZE * unit, MARK_SIZE * unit);
+  }
   if (layout.size < LETTER_FROM) return;
   beginLetters(ctx, scene);
   for (const place of layout.order) letter(ctx, scene, place);
@@ -67,6 +79,11 @@ export function paintAll(ctx: CanvasRenderingContext2D, scene: Scene): void {
 /** Paints some cells anew. */
 export function paintSome(ctx: CanvasRenderingContext2D, scene: Scene, places: readonly number[]): void {
   const { layout, inks, unit } = scene;
+  // What is drawn over neighbours cannot be taken away alone.
+  if (layout.size < MARK_SIZE) {
+    paintAll(ctx, scene);
+    return;
+  }
   const side = Math.max(1, Math.round((layout.size - layout.gap) * unit));
   for (const place of places) {
     const at = layout.numbers[place] ?? -1;
