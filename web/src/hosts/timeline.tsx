@@ -58,7 +58,7 @@ export function Timeline(props: { lines: readonly HostEventLine[]; head: HostHea
           ))}
         </span>
       </div>
-      <div class={seek === null ? "host-strip" : "host-strip seekable"} role="img" aria-label={`${formatPlural(lines.length, "event")}; ${formatPlural(terms.length, "term")}`} onClick={jump}>
+      <div class={seek === null ? "host-strip" : "host-strip seekable"} data-at={head.at_s} role="img" aria-label={`${formatPlural(lines.length, "event")}; ${formatPlural(terms.length, "term")}`} onClick={jump}>
         {terms.map((term) => (
           <span key={term.term} class="host-term" style={{ left: `${100 * term.from}%`, width: `${100 * term.share}%` }} title={`term ${term.term.toString(16)}`}>
             term {term.term.toString(16)}
