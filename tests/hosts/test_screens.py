@@ -104,7 +104,10 @@ def test_top_shows_a_cell_for_each_host_opens_one_and_goes_on_when_a_host_is_unh
             _await(terminal, rf"unheard: {job.host(away).name}")
             _await(terminal, r"\? unheard 1")
             terminal.press("w")
-            _await(terminal, rf"▸ {job.host(away).name}  unheard for \d+ s · ranks \d-\d · lease \d+ s · \d+ heartbeats? late")
+            _await(
+                terminal,
+                rf"▸ {job.host(away).name}  unheard for \d+ s · ranks \d-\d · lease \d+ s · \d+ heartbeats? late",
+            )
         _await(terminal, r"3 hosts here")
         terminal.press("\r")
         _await(terminal, r"worker +state +step +phase +cpu % +memory")
@@ -142,7 +145,9 @@ def test_the_page_moves_by_itself_when_a_host_is_cut_off_and_comes_back(
                 boards = [asked for asked in watched.asked if "hosts/board" in asked]
                 with Cut(job, away):
                     expect(page.locator(".host-legend")).to_contain_text("unheard 1")
-                    expect(page.locator(".host-troubled li")).to_contain_text(f"{job.host(away).name} unheard")
+                    expect(page.locator(".host-troubled li")).to_contain_text(
+                        f"{job.host(away).name} unheard"
+                    )
                     expect(page.locator(".host-events")).to_contain_text(f"{job.host(away).name} (rack")
                 expect(page.locator(".host-legend")).to_contain_text("here 3")
                 page.locator(".host-map canvas").focus()

@@ -1,50 +1,18 @@
 """The page of hosts in a real Chromium: an imagined job of 100,000 hosts is painted, searched, zoomed and moves; by keyboard alone."""
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.view.browsing import watching
+from tests.view.playing import playing
 
-#: Racks of 32 that fail every few hours.
-PROFILE = """
-name = "racks"
-[[cause]]
-name = "switch"
-per_1000_host_days = 0.05
-loses = "rack"
-repair = "2h"
-"""
 PAINTED = """(canvas) => {
     const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
     return new Set(new Uint32Array(data.buffer)).size;
 }"""
-
-
-@contextmanager
-def playing(folder: Path, *words: str) -> Iterator[str]:
-    """The real command, playing an imagined job; its address with the token."""
-    (folder / "racks.toml").write_text(PROFILE)
-    command = [sys.executable, "-m", "penstock.cli.main", "simulate", "--watch", "--web", "--faults", "racks.toml", *words]
-    environment = {**os.environ, "PENSTOCK_HOME": str(folder)}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment) as process:
-        try:
-            assert process.stderr is not None
-            found = None
-            for line in process.stderr:
-                if (found := re.search(r"http\S+", line)) is not None:
-                    break
-            assert found is not None, "the server did not start"
-            yield found[0]
-        finally:
-            process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +36,9 @@ def _until_a_rack_fails(page: Page) -> None:
     raise AssertionError("no rack fails")
 
 
-def test_a_hundred_thousand_hosts_are_painted_searched_zoomed_and_opened_by_keyboard(browser: Browser, large: str) -> None:
+def test_a_hundred_thousand_hosts_are_painted_searched_zoomed_and_opened_by_keyboard(
+    browser: Browser, large: str
+) -> None:
     """Method: play until a rack fails, choose the worst host, show its rack, open it, search; what is said is read where screen readers read."""
     with watching(browser, large) as watched:
         page = watched.open("#/hosts/simulation")
@@ -78,7 +48,8 @@ def test_a_hundred_thousand_hosts_are_painted_searched_zoomed_and_opened_by_keyb
         page.keyboard.press("p")
         _until_a_rack_fails(page)
         expect(page.locator(".host-legend")).to_contain_text("unheard 32")
-        expect(page.locator(".host-troubled li")).to_have_count(32)
+        expect(page.locator(".host-troubled li")).to_have_count(1)
+        expect(page.locator(".host-troubled li")).to_contain_text(re.compile(r"32 hosts of rack\d+ unheard"))
         expect(page.locator(".host-events")).to_contain_text("switch takes rack")
         assert canvas.evaluate(PAINTED) >= 3
         page.keyboard.press("w")
@@ -102,7 +73,9 @@ def test_a_hundred_thousand_hosts_are_painted_searched_zoomed_and_opened_by_keyb
         assert not any("\u202e" in text for text in page.locator("main").all_inner_texts())
 
 
-def test_a_job_that_is_played_goes_on_by_itself_and_stands_still_when_told(browser: Browser, large: str) -> None:
+def test_a_job_that_is_played_goes_on_by_itself_and_stands_still_when_told(
+    browser: Browser, large: str
+) -> None:
     with watching(browser, large, scheme="dark") as watched:
         page = watched.open("#/hosts")
         page.get_by_role("link", name="100,064 hosts").click()

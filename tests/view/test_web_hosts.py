@@ -44,7 +44,9 @@ def test_moves_make_one_board_of_another_at_any_moments(asker: TestClient) -> No
     columns = {name: _spread(board["hosts"][name]) for name in COLUMNS}
     mark, stamp = board["events"]["mark"], board["stamp"]
     for moment in moments[1:]:
-        moves = asker.get("/api/hosts/moves", params={"job": SIMULATION, "stamp": stamp, "mark": mark, "moment": moment}).json()
+        moves = asker.get(
+            "/api/hosts/moves", params={"job": SIMULATION, "stamp": stamp, "mark": mark, "moment": moment}
+        ).json()
         moved = moves["moved"]
         for at, place in enumerate(moved["places"]):
             rank = moved["ranks"][at]
@@ -58,7 +60,9 @@ def test_moves_make_one_board_of_another_at_any_moments(asker: TestClient) -> No
         assert len(now["hosts"]["names"].split("\n")) == now["hosts"]["count"] == 68
         stamp, mark = moves["stamp"], moves["events"]["mark"]
         stamps.append(stamp)
-    same = asker.get("/api/hosts/moves", params={"job": SIMULATION, "stamp": stamp, "mark": mark, "moment": moments[-1]}).json()
+    same = asker.get(
+        "/api/hosts/moves", params={"job": SIMULATION, "stamp": stamp, "mark": mark, "moment": moments[-1]}
+    ).json()
     assert (same["moved"]["places"], same["events"]) == ([], None)
     assert len(set(stamps)) == len(stamps)
 
@@ -76,10 +80,16 @@ def test_what_can_be_looked_at_and_what_cannot(asker: TestClient) -> None:
     assert refused.status_code == 422
     assert "no job of many hosts is called '../nowhere' here" in refused.text
     detail = asker.get("/api/hosts/host", params={"job": SIMULATION, "place": 3}).json()
-    assert (detail["name"], detail["ranks"], detail["problem"]) == ("host03", "24-31", "an imagined host runs nothing")
+    assert (detail["name"], detail["ranks"], detail["problem"]) == (
+        "host03",
+        "24-31",
+        "an imagined host runs nothing",
+    )
     assert asker.get("/api/hosts/host", params={"job": SIMULATION, "place": 68}).status_code == 422
     assert asker.get("/api/hosts/host", params={"job": SIMULATION, "place": "-1"}).status_code == 422
-    assert asker.get("/api/hosts/board", params={"job": SIMULATION, "moment": "9" * 20}).json()["head"]["is_over"]
+    assert asker.get("/api/hosts/board", params={"job": SIMULATION, "moment": "9" * 20}).json()["head"][
+        "is_over"
+    ]
 
 
 @given(st.lists(st.sampled_from([None, 0.0, 1.0, 2.5])))

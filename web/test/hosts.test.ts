@@ -1,12 +1,13 @@
 import { describe, expect, it } from "vitest";
 
-import { applyMoves, boardOf, countStates, found, hostWords, lateBeats, leaseLeft, shownState, troubled } from "../src/hosts/board";
+import { applyMoves, boardOf, countStates, found, hostWords, lateBeats, leaseLeft, shownState, troubles, troubleWords, type Board } from "../src/hosts/board";
 import { beside, hitTest, layOut } from "../src/hosts/layout";
 import { packed } from "../src/hosts/paint";
 import { faster, formatMoment, later } from "../src/hosts/playback";
 import { spanOf, termsOf } from "../src/hosts/timeline";
 import type { HostBoard, HostHead, HostMoves } from "../src/wire/types";
 
+const troubled = (board: Board) => troubles(board).map((trouble) => trouble.places);
 const HEAD: HostHead = { title: "exp7", at_s: 100, phase: "running", problem: "", is_over: false, term: 2, leader: "gpu0", voters: ["gpu0", "gpu1"], frozen: "", lease_s: 30, heartbeat_s: 1, length_s: null, speed: 1, next_s: null };
 
 function answer(count: number): HostBoard {
@@ -52,10 +53,17 @@ describe("a board", () => {
     expect(board.stamp).toBe("e.1.2");
     expect([2, 3, 4].map((place) => shownState(board, place))).toEqual(["unheard", "late", "here"]);
     expect([lateBeats(board, 2), leaseLeft(board, 2), leaseLeft(board, 4), leaseLeft(board, 5)]).toEqual([5, 20, 30, null]);
-    expect(troubled(board, 9)).toEqual([2, 3]);
+    expect(troubled(board)).toEqual([[2], [3]]);
     expect(hostWords(board, 2)).toBe("gpu2 unheard for 3 s · host rank 2 · lease 20 s · 5 heartbeats late · rack b");
     applyMoves(board, moves({ places: [2, 3] }));
-    expect(troubled(board, 9)).toEqual([]);
+    expect(troubled(board)).toEqual([]);
+  });
+
+  it("says in one line that a rack has failed, the worst first", () => {
+    const board = boardOf(answer(6));
+    applyMoves(board, moves({ places: [0, 1, 5, 3], states: ["unheard", "unheard", "unheard", "gone"], since_s: [101, 101, 101, 90], lease_end_s: [124, 124, 124, null] }));
+    expect(troubled(board)).toEqual([[3], [0, 1, 5]]);
+    expect(troubles(board).map((trouble) => troubleWords(board, trouble))).toEqual(["gpu3 gone for 14 s · host rank 3 · rack b", "3 hosts of rack a unheard for 3 s · lease 20 s · gpu0 and others"]);
   });
 
   it("has to be asked for again where there are no moves, and stays as it was until then", () => {
@@ -81,7 +89,7 @@ describe("a board", () => {
 
   it("has no host of a job that has none", () => {
     const empty = boardOf({ ...answer(3), hosts: { ...answer(3).hosts, count: 0, names: "", racks: { values: [], counts: [] }, states: { values: [], counts: [] }, rank_shift: { values: [], counts: [] } } });
-    expect([empty.names.length, countStates(empty).size, troubled(empty, 5).length]).toEqual([0, 0, 0]);
+    expect([empty.names.length, countStates(empty).size, troubled(empty).length]).toEqual([0, 0, 0]);
     expect(layOut(empty.racks, 0, 800, 400, null).height).toBeGreaterThan(0);
   });
 });

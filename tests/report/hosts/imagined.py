@@ -29,7 +29,13 @@ def hosts_of(states: list[str], racks: int) -> list[HostCell]:
 
 def snapshot_of(hosts: list[HostCell], **more: object) -> HostSnapshot:
     """All of them at second 10."""
-    told: dict[str, object] = {"at_s": 10.0, "lease_s": 30.0, "term": 3, "leader": "gpu0000", "phase": "running"}
+    told: dict[str, object] = {
+        "at_s": 10.0,
+        "lease_s": 30.0,
+        "term": 3,
+        "leader": "gpu0000",
+        "phase": "running",
+    }
     return HostSnapshot(hosts=tuple(hosts), counts=count_states(hosts), **{**told, **more})  # type: ignore[arg-type]
 
 
@@ -45,5 +51,11 @@ def plan(hosts: int = 64, *, seed: int = 1, spares: int = 4) -> SimulationPlan:
     )
     profile = FaultProfile(name="racks", causes=causes)
     return SimulationPlan(
-        profile=profile, hosts=hosts, spare_hosts=spares, racks=hosts // 8, for_s=4 * DAY_S, seeds=1, first_seed=seed
+        profile=profile,
+        hosts=hosts,
+        spare_hosts=spares,
+        racks=hosts // 8,
+        for_s=4 * DAY_S,
+        seeds=1,
+        first_seed=seed,
     )

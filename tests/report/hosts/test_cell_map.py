@@ -112,19 +112,23 @@ def test_the_table_is_as_wide_as_asked_and_its_groups_have_all_hosts_and_ranks(
     names = [name for group in groups for name in expand(group.names.split(" (")[0])]
     assert sorted(names) == [host.name for host in snapshot.hosts]
     ranks = {number for group in groups for number in numbers_in(group.ranks)}
-    assert ranks == {8 * place + rank for place, state in enumerate(states) if state != "spare" for rank in range(8)}
+    assert ranks == {
+        8 * place + rank for place, state in enumerate(states) if state != "spare" for rank in range(8)
+    }
     if len(states) > 32:
         assert [badness(group.state) for group in groups] == sorted(badness(group.state) for group in groups)
         assert len(groups) <= 2 * len(STATES)
 
 
-@given(st.floats(0, 500), st.floats(0.01, 2), st.one_of(st.none(), st.floats(0, 1000)), st.sampled_from(SPEEDS))
+@given(
+    st.floats(0, 500), st.floats(0.01, 2), st.one_of(st.none(), st.floats(0, 1000)), st.sampled_from(SPEEDS)
+)
 def test_playing_goes_forward_to_the_end_and_passes_nothing_by(
     position: float, elapsed: float, next_s: float | None, speed: float
 ) -> None:
     begun = Playback(1000.0, position, speed)
     now = begun.after(elapsed, next_s)
-    assert position <= now.position_s <= 1000.0 or next_s is not None and next_s < position
+    assert position <= now.position_s <= 1000.0 or (next_s is not None and next_s < position)
     if next_s is not None and next_s > position + elapsed * speed:
         assert now.position_s <= next_s
     assert Playback(1000.0, position, speed, is_paused=True).after(elapsed, next_s).position_s == position

@@ -31,7 +31,9 @@ def played() -> SimulatedJob:
 
 @given(st.lists(st.floats(0, 4 * 86_400), min_size=2, max_size=6))
 @settings(deadline=None)
-def test_what_moved_between_any_two_moments_is_what_differs(played: SimulatedJob, moments: list[float]) -> None:
+def test_what_moved_between_any_two_moments_is_what_differs(
+    played: SimulatedJob, moments: list[float]
+) -> None:
     """Goal: deltas are right, forwards and backwards. Method: a job with racks that fail, at random moments in any order."""
     before = played.look(moments[0])
     for moment in moments[1:]:
@@ -56,8 +58,14 @@ def test_a_rack_fails_before_the_eyes_of_whoever_plays_it(played: SimulatedJob) 
         if snapshot.next_s is None or "expired" in seen:
             break
         moment = snapshot.next_s
-    assert [state for state in seen if state in ("late", "unheard", "expired")] == ["late", "unheard", "expired"]
-    lost = next(host for host in played.look(fault.at_s + 20).hosts if host.rack == rack and host.state == "unheard")
+    assert [state for state in seen if state in ("late", "unheard", "expired")] == [
+        "late",
+        "unheard",
+        "expired",
+    ]
+    lost = next(
+        host for host in played.look(fault.at_s + 20).hosts if host.rack == rack and host.state == "unheard"
+    )
     left = played.look(fault.at_s + 20).lease_left_s(lost)
     assert left is not None and 8 < left < 12
 
@@ -65,7 +73,9 @@ def test_a_rack_fails_before_the_eyes_of_whoever_plays_it(played: SimulatedJob) 
 def _check_moves(source: HostSource, before: HostSnapshot, now: HostSnapshot) -> None:
     moved = source.moved(before.stamp, now)
     assert moved is not None
-    differs = [place for place, (one, two) in enumerate(zip(before.hosts, now.hosts, strict=True)) if one != two]
+    differs = [
+        place for place, (one, two) in enumerate(zip(before.hosts, now.hosts, strict=True)) if one != two
+    ]
     assert set(differs) <= set(moved)
 
 
@@ -75,10 +85,26 @@ class Coordinator:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rows = [
-            {"rank": rank, "name": f"gpu{rank:02}", "state": "here", "slots": 1, "since_s": 5.0, "rack": "ab"[rank % 2], "first_rank": rank, "late_beats": 0.0}
+            {
+                "rank": rank,
+                "name": f"gpu{rank:02}",
+                "state": "here",
+                "slots": 1,
+                "since_s": 5.0,
+                "rack": "ab"[rank % 2],
+                "first_rank": rank,
+                "late_beats": 0.0,
+            }
             for rank in range(HOSTS)
         ]
-        self.head: dict[str, Any] = {"term": 1, "leader": "gpu00", "voters": ["gpu00"], "lease_ms": 30_000, "heartbeat_ms": 1000, "list": 1}
+        self.head: dict[str, Any] = {
+            "term": 1,
+            "leader": "gpu00",
+            "voters": ["gpu00"],
+            "lease_ms": 30_000,
+            "heartbeat_ms": 1000,
+            "list": 1,
+        }
         self.asked: list[str] = []
         self.knows_unsettled = self.is_heard = True
         (folder / "job.json").write_text(json.dumps({"id": "x", "roles": []}))
@@ -96,7 +122,11 @@ class Coordinator:
         rows = self.rows
         if question == "unsettled":
             rows = [row for row in rows if row["state"] not in ("here", "spare") or row["late_beats"]]
-        return {"ok": True, "rows": [{**self.head, "hosts": rows}], "account": {"asked": "0", "answered": "0"}}
+        return {
+            "ok": True,
+            "rows": [{**self.head, "hosts": rows}],
+            "account": {"asked": "0", "answered": "0"},
+        }
 
     def serve(self, server: socket.socket) -> None:
         while True:
@@ -110,9 +140,8 @@ class Coordinator:
 
 
 @pytest.fixture
-def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Coordinator]:
-    """Its job counts as running: no agent is here to say so."""
-    monkeypatch.setattr(Job, "phase", lambda self: "running")
+def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
+    """Of a job that starts, because no agent is here to say that it runs."""
     with socket.socket(socket.AF_UNIX) as server:
         folder = os.open(tmp_path, os.O_RDONLY)
         server.bind(f"/proc/self/fd/{folder}/host.sock")
@@ -144,11 +173,19 @@ def test_a_job_that_is_asked_only_for_what_is_not_settled_is_seen_as_it_is(coord
         for _ in range(chance.randrange(3)):
             row = chance.choice(coordinator.rows)
             row["state"] = chance.choice(["here", "here", "unheard", "expired", "gone"])
-            row["late_beats"] = 3.0 if row["state"] == "unheard" else chance.choice([0.0, 0.0, 1.5]) if row["state"] == "here" else 0.0
+            row["late_beats"] = (
+                3.0
+                if row["state"] == "unheard"
+                else chance.choice([0.0, 0.0, 1.5])
+                if row["state"] == "here"
+                else 0.0
+            )
         clock.now_s += 1.0
         now = source.look()
         assert [host.state for host in now.hosts] == [row["state"] for row in coordinator.rows]
-        assert [host.due_s is not None for host in now.hosts] == [bool(row["late_beats"]) for row in coordinator.rows]
+        assert [host.due_s is not None for host in now.hosts] == [
+            bool(row["late_beats"]) for row in coordinator.rows
+        ]
         assert now.counts == count_states(now.hosts)
         _check_moves(source, before, now)
         assert (now.stamp == before.stamp) == (now.hosts == before.hosts)

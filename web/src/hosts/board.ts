@@ -105,21 +105,51 @@ export function countStates(board: Board): ReadonlyMap<HostState, number> {
 export function found(board: Board, typed: string): Uint8Array | null {
   const words = typed.toLowerCase().split(/\s+/).filter((word) => word !== "");
   if (words.length === 0) return null;
-  const racks = board.rackNames.map((name) => name.toLowerCase());
+  // Looked up by rack and state, so that nothing is made for each host.
+  const inRack = words.map((word) => board.rackNames.map((name) => name.toLowerCase().includes(word)));
+  const inState = words.map((word) => STATES.map((state) => state.includes(word)));
   const isFound = new Uint8Array(board.count);
   for (let place = 0; place < board.count; place++) {
-    const text = `${board.names[place]?.toLowerCase()}\n${racks[board.racks[place] ?? 0]}\n${shownState(board, place)}`;
-    isFound[place] = words.every((word) => text.includes(word)) ? 1 : 0;
+    const name = board.names[place] ?? "";
+    const rack = board.racks[place] ?? 0;
+    const code = shownCode(board, place);
+    isFound[place] = words.every((word, at) => inState[at]?.[code] === true || inRack[at]?.[rack] === true || name.toLowerCase().includes(word)) ? 1 : 0;
   }
   return isFound;
 }
 
-/** Hosts that are not as they should be, the worst first; of equal ones those that changed last. */
-export function troubled(board: Board, max: number): readonly number[] {
-  const places: number[] = [];
-  for (let place = 0; place < board.count; place++) if (shownCode(board, place) < HERE) places.push(place);
-  const since = (place: number) => board.since[place] || 0;
-  return places.sort((one, two) => shownCode(board, one) - shownCode(board, two) || since(two) - since(one) || one - two).slice(0, max);
+/** Hosts of one rack in the same state. */
+export interface Trouble {
+  readonly code: number;
+  readonly places: readonly number[];
+}
+
+/** What is not as it should be, the worst first; of equal ones what changed last. Hosts of one rack that are alike are one, so a rack that fails is a line. */
+export function troubles(board: Board): readonly Trouble[] {
+  const found = new Map<number, { code: number; places: number[]; since: number }>();
+  for (let place = 0; place < board.count; place++) {
+    const code = shownCode(board, place);
+    if (code >= HERE) continue;
+    const rack = board.racks[place] ?? 0;
+    // Without racks each host is alone.
+    const key = board.rackNames.length > 1 ? code * board.rackNames.length + rack : -1 - place;
+    const known = found.get(key) ?? { code, places: [], since: 0 };
+    known.places.push(place);
+    known.since = Math.max(known.since, board.since[place] || 0);
+    found.set(key, known);
+  }
+  return [...found.values()].sort((one, two) => one.code - two.code || two.since - one.since || one.places[0]! - two.places[0]!);
+}
+
+/** A line about it. */
+export function troubleWords(board: Board, trouble: Trouble): string {
+  const [first = 0] = trouble.places;
+  if (trouble.places.length === 1) return hostWords(board, first);
+  const rack = board.rackNames[board.racks[first] ?? 0] ?? "";
+  const since = board.since[first] ?? Number.NaN;
+  const words = `${trouble.places.length} hosts of ${rack.toLowerCase().startsWith("rack") ? rack : `rack ${rack}`} ${STATES[trouble.code]}`;
+  const left = leaseLeft(board, first);
+  return [Number.isNaN(since) ? words : `${words} for ${formatSpan(board.head.at_s - since)}`, left === null ? "" : `lease ${formatSpan(left)}`, `${board.names[first]} and others`].filter((part) => part !== "").join(" · ");
 }
 
 /** How many heartbeats of a host are missing. */

@@ -30,7 +30,8 @@ export interface Followed {
   readonly again: () => void;
 }
 
-export function useHosts(job: string): Followed {
+/** Follows a job. A job that is played stands still at `at_s` where that is given, and begins at its beginning else. */
+export function useHosts(job: string, at_s: number | null): Followed {
   const [loaded, setLoaded] = useState<Loaded<Live>>({ phase: "loading" });
   const [playback, setPlayback] = useState<Playback | null>(null);
   const [round, setRound] = useState(0);
@@ -38,7 +39,7 @@ export function useHosts(job: string): Followed {
   const hurry = useRef<() => void>(() => undefined);
   useEffect(() => {
     const request = new AbortController();
-    played.current = null;
+    played.current = at_s === null ? null : { position_s: at_s, speed: 1, isPaused: true };
     setLoaded({ phase: "loading" });
     void follow(job, request.signal, played, hurry, setLoaded, setPlayback);
     return () => request.abort();
@@ -59,21 +60,28 @@ interface Box<T> {
 async function follow(job: string, signal: AbortSignal, played: Box<Playback | null>, hurry: Box<() => void>, show: (loaded: Loaded<Live>) => void, showPlayback: (playback: Playback | null) => void): Promise<void> {
   const momentOf = () => (played.current === null ? null : Math.round(1000 * played.current.position_s));
   let board: Board | null = null;
+  let isPlayed = false;
+  let asked: number | null = null;
   let failures = 0;
   let shownAt = performance.now();
   while (!signal.aborted) {
     try {
       if (board === null) {
-        const answer = await question("hosts/board", { job, moment: momentOf() }).ask(signal);
+        // What stands still is asked for once.
+        asked = momentOf();
+        const answer = await question("hosts/board", { job, moment: asked }).ask(signal);
         performance.mark("hosts-data");
         board = boardOf(answer);
-        if (answer.head.length_s !== null && played.current === null) {
-          played.current = { position_s: 0, speed: answer.head.speed, isPaused: false };
+        if (answer.head.length_s === null) played.current = null;
+        else if (!isPlayed) {
+          isPlayed = true;
+          played.current = { position_s: played.current?.position_s ?? 0, speed: answer.head.speed, isPaused: played.current?.isPaused ?? false };
           showPlayback(played.current);
         }
         show({ phase: "ready", value: { board, moved: null, problem: board.head.problem } });
-      } else if (document.visibilityState === "visible") {
-        const moves = await question("hosts/moves", { job, stamp: board.stamp, mark: board.events.mark, moment: momentOf() }).ask(signal);
+      } else if (document.visibilityState === "visible" && (played.current === null || momentOf() !== asked)) {
+        asked = momentOf();
+        const moves = await question("hosts/moves", { job, stamp: board.stamp, mark: board.events.mark, moment: asked }).ask(signal);
         const moved = applyMoves(board, moves);
         if (moved === null) {
           board = null;
@@ -85,6 +93,7 @@ async function follow(job: string, signal: AbortSignal, played: Box<Playback | n
     } catch (error) {
       if (signal.aborted) return;
       failures += 1;
+      asked = null;
       if (board === null) {
         show({ phase: "failed", ...wordsOf(error) });
         return;

@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 
 import { formatCount, visible } from "../format";
 import { onThemeChange } from "../theme";
-import { hostWords, troubled, type Board } from "./board";
+import { hostWords, troubles, type Board } from "./board";
 import type { Live } from "./follow";
 import { beside, hitTest, layOut, type Layout } from "./layout";
 import { paintAll, paintSome, readHostInks, type Scene } from "./paint";
@@ -174,8 +174,8 @@ function afterKey(key: string, layout: Layout, chosen: number): number | null {
 
 /** The host that needs somebody most; the one with the lowest place where all are well. */
 export function worstOf(board: Board): number {
-  const [first] = troubled(board, 1);
-  return first ?? (board.count > 0 ? 0 : -1);
+  const [worst] = troubles(board);
+  return worst?.places[0] ?? (board.count > 0 ? 0 : -1);
 }
 
 export function wordsOfCounts(counts: ReadonlyMap<string, number>): string {

@@ -48,7 +48,7 @@ export interface Scene {
 export function paintAll(ctx: CanvasRenderingContext2D, scene: Scene): void {
   const { board, layout, inks, unit } = scene;
   const { width, height } = ctx.canvas;
-  const picture = ctx.createImageData(width, height);
+  const picture = pictureOf(ctx);
   const pixels = new Uint32Array(picture.data.buffer);
   pixels.fill(packed(inks.paper));
   const colours = inks.states.map(packed);
@@ -74,6 +74,18 @@ export function paintAll(ctx: CanvasRenderingContext2D, scene: Scene): void {
   if (layout.size < LETTER_FROM) return;
   beginLetters(ctx, scene);
   for (const place of layout.order) letter(ctx, scene, place);
+}
+
+/** Pictures by canvas: a large one for each change would be left to be collected. */
+const pictures = new WeakMap<HTMLCanvasElement, ImageData>();
+
+function pictureOf(ctx: CanvasRenderingContext2D): ImageData {
+  const { canvas } = ctx;
+  const last = pictures.get(canvas);
+  if (last !== undefined && last.width === canvas.width && last.height === canvas.height) return last;
+  const picture = ctx.createImageData(canvas.width, canvas.height);
+  pictures.set(canvas, picture);
+  return picture;
 }
 
 /** Paints some cells anew. */

@@ -5,7 +5,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import { question } from "../ask";
 import { formatCount, formatPlural, visible } from "../format";
-import { countStates, found, hostWords, LETTERS, shownState, STATES, troubled, type Board, type HostState } from "../hosts/board";
+import { countStates, found, LETTERS, shownState, STATES, troubles, troubleWords, type Board, type HostState } from "../hosts/board";
 import { Detail } from "../hosts/detail";
 import { useHosts, type Followed, type Live } from "../hosts/follow";
 import { HostMap, wordsOfCounts, worstOf } from "../hosts/map";
@@ -72,7 +72,8 @@ function Jobs(props: { list: HostJobList }) {
 }
 
 function JobPage(props: { job: string; query: Query }) {
-  const followed = useHosts(props.job);
+  const at = props.query.get("at") ?? "";
+  const followed = useHosts(props.job, /^\d{1,9}(\.\d{1,3})?$/.test(at) ? Number(at) : null);
   useKeys("This page", [{ keys: "r", says: "Load all hosts again", run: followed.again }]);
   return (
     <div class="run hosts">
@@ -137,7 +138,7 @@ function Head(props: { live: Live; counts: ReadonlyMap<string, number> }) {
     <>
       <header class="head head-line">
         <h1>{visible(board.head.title)}</h1>
-        <span class={`pill ${problem === "" ? "running" : "failed"}`}>{visible(board.head.phase)}</span>
+        <span class={problem === "" ? "pill" : "pill failed"}>{visible(board.head.phase)}</span>
         <p class="facts">
           <span>{formatPlural(here, "host")} here</span>
           {board.rackNames.length > 1 && <span>{formatPlural(board.rackNames.length, "rack")}</span>}
@@ -191,38 +192,40 @@ function Swatch(props: { state: HostState }) {
 
 function Troubled(props: { live: Live; choose: (place: number) => void; open: (place: number) => void; zoom: (rack: number) => void }) {
   const { board } = props.live;
-  const places = useMemo(() => troubled(board, LISTED), [props.live]);
+  const all = useMemo(() => troubles(board), [props.live]);
   return (
     <section class="host-troubled">
       <h2>Not as they should be</h2>
-      {places.length === 0 ? (
+      {all.length === 0 ? (
         <p class="soft">All hosts are here and heard on time.</p>
       ) : (
         <ul>
-          {places.map((place) => (
-            <li key={place}>
-              <Swatch state={shownState(board, place)} />
-              <button
-                type="button"
-                class="quiet number"
-                data-row
-                onClick={() => {
-                  props.choose(place);
-                  props.open(place);
-                }}
-              >
-                {visible(hostWords(board, place))}
-              </button>
-              {board.rackNames.length > 1 && (
-                <button type="button" class="quiet small" onClick={() => props.zoom(board.racks[place] ?? 0)} aria-label={`Show the rack of ${visible(board.names[place] ?? "")}`}>
-                  rack
+          {all.slice(0, LISTED).map((trouble) => {
+            const [first = 0] = trouble.places;
+            const rack = board.racks[first] ?? 0;
+            const isRack = trouble.places.length > 1;
+            return (
+              <li key={first}>
+                <Swatch state={STATES[trouble.code] ?? "joining"} />
+                <button
+                  type="button"
+                  class="quiet number"
+                  data-row
+                  title={isRack ? "Show the rack alone" : "Open the host"}
+                  onClick={() => {
+                    props.choose(first);
+                    if (isRack) props.zoom(rack);
+                    else props.open(first);
+                  }}
+                >
+                  {visible(troubleWords(board, trouble))}
                 </button>
-              )}
-            </li>
-          ))}
+              </li>
+            );
+          })}
         </ul>
       )}
-      {places.length === LISTED && <p class="soft small">The first {LISTED} are listed; the filter finds the others.</p>}
+      {all.length > LISTED && <p class="soft small">{formatCount(all.length - LISTED)} more are not listed; the filter finds them.</p>}
     </section>
   );
 }

@@ -50,7 +50,7 @@ def _cells(snapshot: HostSnapshot, group: HostGroup) -> list[str]:
         _between(span_of(map(snapshot.for_s, group.hosts))),
         group.ranks,
         "" if lease is None else span(lease[0]),
-        f"{late:.0f}" if late else "",
+        str(int(late)) if late >= 1 else "",
         group.part,
         group.racks,
     ]

@@ -154,7 +154,7 @@ def _host_words(snapshot: HostSnapshot, host: HostCell) -> str:
         f"{host.name}  {host.shown_state}" + (f" for {span(since_s)}" if since_s is not None else ""),
         f"{'rank' if host.slots == 1 else 'ranks'} {host.ranks}" if host.ranks else "no rank",
         f"lease {span(left_s)}" if left_s is not None else "",
-        f"{beats:.0f} {'heartbeat' if int(beats) == 1 else 'heartbeats'} late" if beats >= 1 else "",
+        f"{int(beats)} {'heartbeat' if int(beats) == 1 else 'heartbeats'} late" if beats >= 1 else "",
         f"{host.rack}" if host.rack else "",
         snapshot.part_of(host),
         host.trouble,
@@ -176,8 +176,9 @@ def _legend(snapshot: HostSnapshot, cells: CellMap, width: int) -> "Text":
 
 
 def _keys(playback: Playback | None) -> str:
-    keys = "arrows choose · Enter opens · w worst · q Esc back"
-    return keys if playback is None else f"{keys} · Space pause · + - speed · n next"
+    if playback is None:
+        return "arrows choose · Enter opens · w worst · q Esc back"
+    return "arrows · Enter opens · w worst · q Esc back · Space pause · + - speed · n next"
 
 
 def _host_lines(
