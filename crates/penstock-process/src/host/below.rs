@@ -90,6 +90,16 @@ impl Below {
         self.children.get(&host).is_some_and(|child| child.summary.is_some())
     }
 
+    /// How long ago each child was heard; in no order.
+    pub(super) fn ages(&self, now_ms: u64) -> impl Iterator<Item = (HostId, u64)> {
+        self.children.iter().map(move |(host, child)| (*host, now_ms.saturating_sub(child.arrived_ms)))
+    }
+
+    /// How long ago a child was heard; nothing of others.
+    pub(super) fn age_ms(&self, host: HostId, now_ms: u64) -> Option<u64> {
+        self.children.get(&host).map(|child| now_ms.saturating_sub(child.arrived_ms))
+    }
+
     /// The children that are heard.
     pub(super) fn heard(&self) -> Vec<HostId> {
         let heard = self.children.iter().filter(|(_, child)| child.summary.is_some());

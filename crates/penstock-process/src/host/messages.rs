@@ -237,6 +237,8 @@ pub enum Body {
 pub enum Question {
     /// Hosts, their states, leader, voters.
     Hosts,
+    /// The same, of hosts alone that are not both here and heard on time: for whoever looks again and again.
+    Unsettled,
     /// Workers of all hosts.
     Ps,
     /// What was decided.
