@@ -11,6 +11,7 @@ from penstock.cli.questions.rank_groups import HEADS, RIGHT, ROWS_MAX, groups_of
 from penstock.errors import JobSilent
 from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job
 from penstock.process.job.catalogue import jobs as all_jobs
+from penstock.process.job.control import elsewhere
 from penstock.process.questions.answers import PATIENCE_S, check_patience
 from penstock.process.sweep import sweep_lost
 from penstock.process.watch.gpus import GpuUse, gpu_uses
@@ -63,6 +64,10 @@ def ps(
     check_patience(patience)
     sweep_lost(home(), tell=say)
     chosen = [job_called(job)] if job is not None else _running()
+    if job is not None and chosen[0].phase() == ELSEWHERE:
+        there = elsewhere(chosen[0], "ps")
+        if there.reach:
+            raise there
     gpus = gpu_uses()
     views = [_view(handle, supervisors=all_, gpus=gpus, patience_s=patience) for handle in chosen]
     if json:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -18,6 +19,8 @@ from penstock.errors.engines import EngineRefused, EngineSilent
 from penstock.process.engines import allocation_directory as files
 from penstock.process.engines.slurm import SlurmAllocator
 
+#: srun forks its child when it has the hosts; without one it only ends its tasks with it, as it always does.
+SHEPHERD_S, SHEPHERD_LOOK_S = 30.0, 0.05
 #: Between looks at a step whose srun was killed.
 LOOK_S = 2.0
 #: A step that Slurm tells nothing of for so long is over for us.
@@ -37,6 +40,7 @@ def main(words: list[str]) -> int:
     slurm = SlurmAllocator()
     environment = {**os.environ, files.VARIABLE: str(directory), **_end_of_time(slurm, number)}
     step = subprocess.Popen(plan["step"], env=environment, stdin=subprocess.DEVNULL)
+    _end_shepherd(step)
     code = step.wait()
     if code == -signal.SIGKILL:
         print(f"note: srun was killed; the tasks of job {number} run on", file=sys.stderr, flush=True)
@@ -46,6 +50,25 @@ def main(words: list[str]) -> int:
     files.write(directory, files.ENDED, json.dumps({"code": code, "at": time.time()}))
     files.note(directory, "ended", number=number, code=code)
     return code
+
+
+def _end_shepherd(step: subprocess.Popen[bytes]) -> None:
+    """End the child of srun that ends all tasks when srun is killed: nothing of the job is to depend on a client of the engine."""
+    until = time.monotonic() + SHEPHERD_S
+    while step.poll() is None and time.monotonic() < until:
+        for child in _children(step.pid):
+            with suppress(OSError):
+                if b"srun" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]:
+                    os.kill(child, signal.SIGKILL)
+                    return
+        time.sleep(SHEPHERD_LOOK_S)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def _heard(_number: int, _frame: FrameType | None) -> None:
