@@ -3,6 +3,7 @@
 
 pub mod list_news;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -112,6 +113,11 @@ pub enum Body {
         for_good: bool,
         /// Who may know better.
         ask: Option<HostEntry>,
+    },
+    /// Hosts that know who leads, to one that waits for a place: the host that it came to may be the next that is lost.
+    Known {
+        /// Voters first.
+        hosts: Vec<SocketAddr>,
     },
     /// The host list, to whoever has an older one.
     List(ListNews),

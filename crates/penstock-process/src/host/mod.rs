@@ -346,6 +346,7 @@ impl<S: VoteStorage> Host<S> {
         match body {
             Body::Hello { .. } => self.greet(from),
             Body::Join(request) => self.hear_join(from, *request),
+            Body::Known { hosts } => self.meeting.note_known(hosts),
             Body::Refused { why, for_good, ask } => self.hear_refusal(from, why, for_good, ask),
             Body::List(list) => self.hear_list(from, list),
             Body::Lacks => self.hear_lack(from),
