@@ -43,7 +43,8 @@ def main(words: list[str]) -> int:
     _end_shepherd(step)
     code = step.wait()
     if code == -signal.SIGKILL:
-        print(f"note: srun was killed; the tasks of job {number} run on", file=sys.stderr, flush=True)
+        sys.stderr.write(f"note: srun was killed; the tasks of job {number} run on\n")
+        sys.stderr.flush()
         _outlast(slurm, number)
         code = _code_of_hosts(directory)
     code = 128 - code if code < 0 else code

@@ -56,7 +56,7 @@ def _end(directory: Path, code: int) -> None:
     try:
         SlurmAllocator().cancel(number)
     except EngineError as problem:
-        print(f"note: job {number} of Slurm is over and keeps its hosts: {problem}", file=sys.stderr)
+        sys.stderr.write(f"note: job {number} of Slurm is over and keeps its hosts: {problem}\n")
 
 
 def _is_alone() -> bool:

@@ -147,7 +147,9 @@ class SlurmAllocator:
                 hint="run this where Slurm's commands are, usually a login node",
             ) from None
         except subprocess.TimeoutExpired:
-            raise EngineSilent(engine=self.title, reason=f"{words[0]} did not answer in {PATIENCE_S:g} s") from None
+            raise EngineSilent(
+                engine=self.title, reason=f"{words[0]} did not answer in {PATIENCE_S:g} s"
+            ) from None
         if done.returncode == 0:
             return done.stdout
         said = _told(done.stderr or done.stdout)
@@ -158,7 +160,10 @@ class SlurmAllocator:
 
 def _told(text: str) -> str:
     """The sentences of Slurm without the names of its programs."""
-    lines = [re.sub(r"^(sbatch|squeue|scancel|srun|scontrol): (error: )?", "", line.strip()) for line in text.splitlines()]
+    lines = [
+        re.sub(r"^(sbatch|squeue|scancel|srun|scontrol): (error: )?", "", line.strip())
+        for line in text.splitlines()
+    ]
     return "; ".join(line for line in lines if line) or "no word about why"
 
 
