@@ -196,14 +196,17 @@ impl Agent {
         let gangs: Vec<GangReport> = (0..self.job.plans.len()).map(|gang| self.gang_report(gang)).collect();
         let number = self.coordinator.reports;
         let unkillable = self.unkillable_processes();
-        let report = Report { number, machine: 0, now_ms, stop: self.ending.stop.clone(), gangs, unkillable };
+        let stop = self.ending.stop.clone();
+        let mut report = Report { number, machine: 0, now_ms, stop, gangs, unkillable, stderr: Vec::new() };
         let news = self.coordinator.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if news {
             self.save();
         }
-        if news || due {
+        report.stderr = self.take_stderr(news, now_ms);
+        if news || due || !report.stderr.is_empty() {
             self.coordinator.look_at_ms = None;
             self.coordinator.tell(&report);
+            report.stderr.clear();
             self.coordinator.told = Some(report);
         }
         self.coordinator.keep_up(&self.job.directory, now_ms)

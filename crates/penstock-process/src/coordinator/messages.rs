@@ -14,6 +14,7 @@ use crate::coordinator::history::Suspicion;
 use crate::coordinator::verdict::{Action, Failure, Stop};
 use crate::job::exit::Exit;
 use crate::job::state::Phase;
+use crate::logs::stderr_tail::RankStderr;
 
 /// What is with one worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,6 +121,9 @@ pub struct Report {
     /// Processes that were killed long ago and are still there: they sleep in the kernel.
     #[serde(default)]
     pub unkillable: u32,
+    /// What its workers wrote to standard error since the last report, without secrets; in a job of many hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stderr: Vec<RankStderr>,
 }
 
 impl Report {
@@ -130,7 +134,10 @@ impl Report {
             gangs.iter_mut().for_each(|gang| gang.patience = Patience::default());
             for worker in gangs.iter_mut().flat_map(|gang| &mut gang.workers) {
                 let pulse = worker.pulse.take();
-                worker.pulse = pulse.map(|pulse| Pulse { listens: pulse.listens, ..Pulse::default() });
+                worker.pulse = pulse.map(|Pulse { listens, steps, .. }| {
+                    let steps = steps.min(1);
+                    Pulse { listens, steps, ..Pulse::default() }
+                });
                 worker.heard_ms = None;
                 worker.signs = worker.signs.hold.map(Signs::held).unwrap_or_default();
             }

@@ -60,7 +60,8 @@ impl OwnAgent {
 }
 
 impl<S: VoteStorage> Host<S> {
-    pub(super) fn take_report(&mut self, report: Report) {
+    pub(super) fn take_report(&mut self, mut report: Report) {
+        self.note_own_stderr(std::mem::take(&mut report.stderr));
         self.agent.report = Some(report);
         self.agent.waits = true;
         self.summarise_own();
@@ -81,6 +82,7 @@ impl<S: VoteStorage> Host<S> {
             first_ranks: &standing.first_ranks,
             address: self.me.address.ip(),
             offset_ms: self.clock.offset_ms(),
+            within_ms: self.clock.within_ms(),
             told_to_stop: orders.is_some_and(|orders| orders.phase == Phase::Ending),
             pasts: &orders.map(|orders| self.pasts(rank, orders)).unwrap_or_default(),
         };

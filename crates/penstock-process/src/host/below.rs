@@ -85,6 +85,21 @@ impl Below {
         self.children.iter().filter_map(|(host, child)| Some((*host, &child.summary.as_ref()?.hosts)))
     }
 
+    /// Whether a child is heard.
+    pub(super) fn is_heard(&self, host: HostId) -> bool {
+        self.children.get(&host).is_some_and(|child| child.summary.is_some())
+    }
+
+    /// How long ago each child was heard; in no order.
+    pub(super) fn ages(&self, now_ms: u64) -> impl Iterator<Item = (HostId, u64)> {
+        self.children.iter().map(move |(host, child)| (*host, now_ms.saturating_sub(child.arrived_ms)))
+    }
+
+    /// How long ago a child was heard; nothing of others.
+    pub(super) fn age_ms(&self, host: HostId, now_ms: u64) -> Option<u64> {
+        self.children.get(&host).map(|child| now_ms.saturating_sub(child.arrived_ms))
+    }
+
     /// The children that are heard.
     pub(super) fn heard(&self) -> Vec<HostId> {
         let heard = self.children.iter().filter(|(_, child)| child.summary.is_some());
@@ -168,6 +183,7 @@ impl<S: VoteStorage> Host<S> {
     /// Tells a child how long it may run ranks, and what it has to know.
     fn grant(&mut self, to: HostId) {
         let coordinator_ms = self.clock.is_set().then(|| self.clock.coordinator_ms(self.now_ms));
+        let within_ms = self.clock.within_ms();
         let Some(child) = self.below.children.get_mut(&to) else { return };
         let lease_ms = self.lease_end_ms.map_or(0, |end_ms| grant::grant_ms(end_ms, child.arrived_ms));
         let newest = self.orders.as_ref().map_or([0, 0], |orders| [orders.term, orders.number]);
@@ -177,7 +193,8 @@ impl<S: VoteStorage> Host<S> {
         child.granted_ms = Some(self.now_ms);
         let (number, waited_ms) = (child.number, self.now_ms.saturating_sub(child.arrived_ms));
         let list = self.list_news(to);
-        self.say(to, Body::Grant { number, lease_ms, waited_ms, coordinator_ms, orders, list });
+        let body = Body::Grant { number, lease_ms, waited_ms, coordinator_ms, within_ms, orders, list };
+        self.say(to, body);
     }
 
     /// A renewal goes down at once, and each host answers it with its next heartbeat. So in quiet times a host wakes once for both, a

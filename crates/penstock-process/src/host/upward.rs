@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::host::clock::ParentClock;
 use crate::host::messages::{Body, Header, JobOrders};
 use crate::host::{Effect, Host};
 use crate::lease::grant;
@@ -57,9 +58,8 @@ pub(super) struct Granted {
     pub(super) number: u64,
     /// From when that was sent.
     pub(super) lease_ms: u64,
-    /// How long it had been there.
-    pub(super) waited_ms: u64,
-    pub(super) coordinator_ms: Option<u64>,
+    /// What the parent's clock showed, unless it has no time of the job yet.
+    pub(super) shown: Option<ParentClock>,
 }
 
 impl Upward {
@@ -212,6 +212,7 @@ impl<S: VoteStorage> Host<S> {
         self.upward.trying_since_ms = None;
         (self.upward.granted_ms, self.upward.renewed_ms) = (self.now_ms, self.now_ms);
         self.upward.told = None;
+        self.neighbours.forget_told(parent);
         self.say(parent, Body::Attach { attachment });
         self.send_heartbeat();
     }
@@ -230,6 +231,8 @@ impl<S: VoteStorage> Host<S> {
         let summary = (!known).then(|| Arc::clone(&merged));
         self.upward.told = Some(merged);
         let orders = self.orders.as_ref().map_or([0, 0], |orders| [orders.term, orders.number]);
+        // Before it, so that who hears of a failure knows what its rank said last.
+        self.tell_stderr(parent);
         self.say(parent, Body::Heartbeat { number, orders, summary });
     }
 
@@ -245,7 +248,7 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         // The newest are asked for most often, and whoever answers one answers no older one later.
-        let Granted { number, lease_ms, waited_ms, coordinator_ms } = granted;
+        let Granted { number, lease_ms, shown } = granted;
         let place = self.upward.sent.iter().rposition(|(sent, _)| *sent == number);
         let Some(sent_ms) = place.and_then(|place| self.upward.sent.drain(..=place).next_back()) else {
             return;
@@ -254,8 +257,8 @@ impl<S: VoteStorage> Host<S> {
         let (_, sent_ms) = sent_ms;
         self.upward.granted_ms = self.now_ms;
         let unknown = !self.clock.is_set();
-        if let Some(coordinator_ms) = coordinator_ms {
-            self.clock.note(sent_ms, self.now_ms, coordinator_ms, waited_ms);
+        if let Some(shown) = shown {
+            self.clock.note(sent_ms, self.now_ms, shown);
         }
         if unknown && self.clock.is_set() {
             self.keep();

@@ -13,6 +13,7 @@ from penstock.cli.questions.rank_groups import HEADS, RIGHT, ROWS_MAX, groups_of
 from penstock.errors import JobSilent
 from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job
 from penstock.process.job.catalogue import jobs as all_jobs
+from penstock.process.job.control import elsewhere
 from penstock.process.questions.answers import PATIENCE_S, check_patience
 from penstock.process.sweep import sweep_lost
 from penstock.process.watch.gpus import GpuUse, gpu_uses
@@ -84,6 +85,10 @@ def show(wish: Wish) -> int:
     check_patience(wish.patience_s)
     sweep_lost(home(), tell=say)
     chosen = [job_called(wish.job)] if wish.job is not None else _running()
+    if wish.job is not None and chosen[0].phase() == ELSEWHERE:
+        there = elsewhere(chosen[0], "ps")
+        if there.reach:
+            raise there
     gpus = gpu_uses()
     views = [
         _view(handle, supervisors=wish.supervisors, gpus=gpus, patience_s=wish.patience_s)
