@@ -67,7 +67,8 @@ def test_a_rack_fails_before_the_eyes_of_whoever_plays_it(played: SimulatedJob) 
         host for host in played.look(fault.at_s + 20).hosts if host.rack == rack and host.state == "unheard"
     )
     left = played.look(fault.at_s + 20).lease_left_s(lost)
-    assert left is not None and 8 < left < 12
+    assert left is not None
+    assert 8 < left < 12
 
 
 def _check_moves(source: HostSource, before: HostSnapshot, now: HostSnapshot) -> None:

@@ -13,7 +13,6 @@ mod troubles;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-
 use crate::coordinator::decider::Decider;
 use crate::coordinator::messages::{Order, Orders};
 use crate::coordinator::verdict::Action;

@@ -33,21 +33,26 @@ impl Question {
 impl<S: VoteStorage> Host<S> {
     /// What this host says to a question at once; of a host without a rank nobody asks for an account.
     pub(super) fn own_answer(&self, what: &Question) -> Answer {
-        let rows = match what {
-            Question::Ps => self.worker_rows(),
-            Question::Hosts => vec![self.told_of_hosts(self.leading.as_deref().map(|leading| self.rows_of_hosts(leading)))],
-            Question::Unsettled => {
-                vec![self.told_of_hosts(self.leading.as_deref().map(|leading| self.rows_of_unsettled(leading)))]
-            }
-            Question::Journal => self.voter.as_ref().map(|voter| voter.lines.clone()).unwrap_or_default(),
-            // Who leads has taken note of it; from anybody else the answer is empty, and it is to be said again.
-            Question::Ended { host, .. } => self.leading.iter().map(|_| json!({"noted": host})).collect(),
-            Question::Task { .. } => return Answer::default(),
-            Question::Unknown(_) => {
-                let why = format!("{} has another version and does not know the question", self.me.name);
-                return Answer::refusal(self.rank.into_iter().collect(), &why);
-            }
-        };
+        let rows =
+            match what {
+                Question::Ps => self.worker_rows(),
+                Question::Hosts => vec![
+                    self.told_of_hosts(self.leading.as_deref().map(|leading| self.rows_of_hosts(leading))),
+                ],
+                Question::Unsettled => {
+                    vec![self.told_of_hosts(
+                        self.leading.as_deref().map(|leading| self.rows_of_unsettled(leading)),
+                    )]
+                }
+                Question::Journal => self.voter.as_ref().map(|voter| voter.lines.clone()).unwrap_or_default(),
+                // Who leads has taken note of it; from anybody else the answer is empty, and it is to be said again.
+                Question::Ended { host, .. } => self.leading.iter().map(|_| json!({"noted": host})).collect(),
+                Question::Task { .. } => return Answer::default(),
+                Question::Unknown(_) => {
+                    let why = format!("{} has another version and does not know the question", self.me.name);
+                    return Answer::refusal(self.rank.into_iter().collect(), &why);
+                }
+            };
         Answer::of(self.rank, vec![Part { head: Value::Array(rows), ..Part::default() }])
     }
 
