@@ -6,6 +6,7 @@
 
 mod host_rows;
 mod host_watch;
+pub(in crate::host) mod job_incident;
 mod resizing;
 pub mod sizes;
 mod troubles;
@@ -81,6 +82,8 @@ pub struct Leading {
     resting: Arc<BTreeSet<u32>>,
     /// How hosts were lost, by host rank.
     losses: BTreeMap<u32, HostLoss>,
+    /// Which those were: another may have the host rank by now.
+    lost_ids: BTreeMap<u32, HostId>,
     /// When a host rank was last filled, in the coordinator's time, and when each.
     filled_ms: u64,
     filled: Arc<BTreeMap<u32, u64>>,
@@ -237,6 +240,7 @@ impl<S: VoteStorage> Host<S> {
             ranks: Arc::default(),
             resting: Arc::default(),
             losses: BTreeMap::new(),
+            lost_ids: BTreeMap::new(),
             filled_ms: 0,
             filled: Arc::default(),
             goodbyes: BTreeMap::new(),
@@ -301,6 +305,8 @@ impl<S: VoteStorage> Host<S> {
             let me = self.me.id;
             for voter in voters.iter().copied().filter(|voter| *voter != me) {
                 if self.reach(voter) {
+                    // Nobody stands above who leads, so those who may lead next keep what its ranks say.
+                    self.tell_stderr(voter);
                     self.say(voter, Body::Pledge { number });
                 }
             }
@@ -366,6 +372,8 @@ impl<S: VoteStorage> Host<S> {
 
     /// What all hosts are to do, if it is something else than before.
     fn give_out(&mut self, leading: &mut Leading, orders: Orders) {
+        // First, because after the last orders nobody listens.
+        self.tell_incidents(leading, &orders);
         let bare = |orders: &Orders| Orders { number: 0, look_at_ms: None, ..orders.clone() };
         if leading.given.as_ref().is_some_and(|given| bare(given) == bare(&orders)) {
             return;

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.cli.job.ps import span
+from penstock.cli.questions.process_table import span
 from penstock.report.hosts.host_groups import HostGroup, groups_of, span_of
 from penstock.report.hosts.snapshot import HostSnapshot
 

@@ -3,8 +3,8 @@
 import msgspec
 
 from penstock.cli.hosts.host_choice import running_hosts_job
-from penstock.cli.job.ps import span
 from penstock.cli.output import Json, command_app, print_json, print_table, say
+from penstock.cli.questions.process_table import span
 from penstock.process.hosts.host_table import HostRow, host_table
 
 list_app = command_app(

@@ -34,6 +34,18 @@ def _logs(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
     return log_parts(job, task)
 
 
+def _incident(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
+    from penstock.process.questions.host_incident import incident_parts
+
+    return incident_parts(job, task)
+
+
+def _attach(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
+    from penstock.process.hosts.attachment import attachment_parts
+
+    return attachment_parts(job, task)
+
+
 def _usage(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
     from penstock.process.questions.host_usage import usage_parts
 
@@ -45,6 +57,8 @@ WORK: dict[str, Callable[[Job, dict[str, Any]], list[dict[str, Any]]]] = {
     "exec": _exec,
     "stacks": _stacks,
     "logs": _logs,
+    "incident": _incident,
+    "attach": _attach,
     "usage": _usage,
 }
 
