@@ -51,7 +51,7 @@ def _cells(snapshot: HostSnapshot, group: HostGroup) -> list[str]:
         _between(span_of(map(snapshot.for_s, group.hosts))),
         group.ranks,
         "" if lease is None else span(lease[0]),
-        str(int(late)) if late >= 1 else "",
+        str(max(1, int(late))) if late else "",
         group.part,
         group.racks,
     ]

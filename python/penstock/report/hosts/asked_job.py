@@ -105,8 +105,8 @@ class AskedJob:
         now_s = self._clock()
         try:
             phase = self._job.phase()
-        except (PenstockError, OSError) as problem:
-            return self._snapshot(now_s, "lost", problem=str(problem), is_over=True)
+        except (PenstockError, OSError) as trouble:
+            return self._snapshot(now_s, "lost", problem=str(trouble), is_over=True)
         if phase in (*FINAL, "lost"):
             return self._snapshot(now_s, phase, problem=f"the job is over ({phase})", is_over=True)
         try:
