@@ -12,6 +12,7 @@ use crate::coordinator::messages::Orders;
 use crate::host::config::Versions;
 use crate::host::messages::list_news::ListNews;
 use crate::host::questions::answer::Answer;
+use crate::host::shipping::ShipmentWord;
 use crate::tree::host_list::{HostEntry, HostId};
 use crate::tree::rank_set::RankSet;
 use crate::tree::summary::Summary;
@@ -202,6 +203,8 @@ pub enum Body {
         /// What each host is told, by host rank.
         told: Vec<(u32, Value)>,
     },
+    /// About the directory that the job brings along.
+    Shipment(ShipmentWord),
     /// Nobody follows any more; with a reason, the sender does not take part.
     Unfollow {
         /// What was followed.

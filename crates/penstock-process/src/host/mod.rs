@@ -8,6 +8,7 @@
 mod agent_side;
 mod asker;
 mod below;
+mod carrier;
 pub mod clock;
 pub mod config;
 mod ending;
@@ -17,6 +18,7 @@ mod meeting;
 pub mod messages;
 pub mod questions;
 pub mod run;
+pub mod shipping;
 pub mod state_client;
 mod stream_sockets;
 pub mod subscriptions;
@@ -44,6 +46,7 @@ use crate::host::messages::{Body, Header, JobOrders, Message, Question};
 use crate::host::questions::Questions;
 use crate::host::questions::answer::Part;
 pub use crate::host::questions::status::HostStatus;
+use crate::host::shipping::{Ranges, Shipping};
 use crate::host::state_client::StateClient;
 use crate::host::subscriptions::{Subscription, Subscriptions};
 use crate::host::upward::Upward;
@@ -97,6 +100,19 @@ pub enum Event {
     Unfollow(u64),
     /// The sender of a subscription has ended.
     SourceEnded(u64),
+    /// The files of the directory that the job brings along say how far they are.
+    Shipment {
+        /// What is asked for next.
+        wants: Option<Ranges>,
+        /// All of it is here.
+        has_all: bool,
+        /// Ranks may begin in the copy.
+        is_ready: bool,
+    },
+    /// Bytes of it have come.
+    ShipmentMoved,
+    /// The copy cannot be made.
+    ShipmentFailed(String),
     /// The state directory of the job says something.
     State(StateAnswer),
     /// It is time.
@@ -137,6 +153,8 @@ pub enum Effect {
         /// What this host is told about it.
         told: Value,
     },
+    /// A host is to get these bytes of the directory that the job brings along.
+    SendShipment(LinkId, Ranges),
     /// Nothing is sent for it any more.
     EndSource(u64),
     /// The job ends: what was written last is sent, and then the senders end.
@@ -193,6 +211,7 @@ pub struct Host<S: VoteStorage> {
     leading: Option<Box<Leading>>,
     questions: Questions,
     subscriptions: Subscriptions,
+    shipping: Shipping,
     state: StateClient,
     ending: Ending,
     out: Vec<Effect>,
@@ -222,6 +241,7 @@ impl<S: VoteStorage> Host<S> {
             leading: None,
             questions: Questions::default(),
             subscriptions: Subscriptions::default(),
+            shipping: Shipping::new(given.job.ships),
             state: StateClient::default(),
             ending: Ending::default(),
             out: Vec::new(),
@@ -265,6 +285,9 @@ impl<S: VoteStorage> Host<S> {
             Event::Follow(subscription) => self.follow(subscription),
             Event::Unfollow(stream) => self.unfollow(stream),
             Event::SourceEnded(stream) => self.note_source_ended(stream),
+            Event::Shipment { wants, has_all, is_ready } => self.note_shipment(wants, has_all, is_ready),
+            Event::ShipmentMoved => self.note_shipment_moved(),
+            Event::ShipmentFailed(why) => self.fail_shipment(why),
             Event::State(answer) => self.hear_state(answer),
             Event::Tick => {}
         }
@@ -282,6 +305,7 @@ impl<S: VoteStorage> Host<S> {
             self.leading_due_ms(),
             self.questions.due_ms(),
             self.subscriptions.due_ms(),
+            self.shipping.due_ms(self.now_ms),
             self.state_due_ms(),
             self.ending.due_ms(self.now_ms),
         ];
@@ -308,6 +332,7 @@ impl<S: VoteStorage> Host<S> {
         self.tell_agent();
         self.keep_questions();
         self.keep_subscriptions();
+        self.keep_shipment();
     }
 
     fn hear(&mut self, link: LinkId, message: Message) {
@@ -357,6 +382,7 @@ impl<S: VoteStorage> Host<S> {
             Body::Follow { stream, number, down, what, told } => {
                 self.hear_follow(from, down, Subscription { stream, number, what, told });
             }
+            Body::Shipment(word) => self.hear_shipment(from, word),
             Body::Unfollow { stream, why } => self.hear_unfollow(from, stream, why),
         }
     }
