@@ -57,6 +57,17 @@ def test_git_says_what_is_sent_and_modes_and_links_are_kept(tmp_path: Path) -> N
     assert pack(folder, tmp_path / "again").digest == packed.digest
 
 
+def test_a_place_to_run_of_which_nothing_is_sent_is_refused(tmp_path: Path) -> None:
+    """Method: git ignores the directory in which the command was started."""
+    folder = tmp_path / "work"
+    (folder / "out").mkdir(parents=True)
+    _git(folder, "init", "-q")
+    (folder / ".gitignore").write_text("out\n")
+    (folder / "out" / "train.py").write_text("1")
+    with pytest.raises(DirectoryUnshippable, match="ranks would run in out, and nothing of it is sent"):
+        pack(folder, tmp_path / "pack", place="out")
+
+
 def test_without_git_all_files_are_sent(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     (folder / "empty").mkdir(parents=True)

@@ -42,7 +42,8 @@ class Packed(NamedTuple):
 
     def words(self) -> str:
         """For people."""
-        return f"{self.file_count:,} files with {self.byte_count / 1e6:.1f} MB are sent to all hosts"
+        files = "1 file" if self.file_count == 1 else f"{self.file_count:,} files"
+        return f"{files} with {self.byte_count / 1e6:.1f} MB are sent to all hosts"
 
 
 def pack(directory: Path, to: Path, *, place: str = "") -> Packed:
@@ -51,6 +52,12 @@ def pack(directory: Path, to: Path, *, place: str = "") -> Packed:
     ``place`` is where ranks run, below the directory.
     """
     entries = _entries(directory)
+    within = (place, f"{place}/")
+    if place and not any(
+        entry["path"] == within[0] or entry["path"].startswith(within[1]) for entry in entries
+    ):
+        why = f"ranks would run in {place}, and nothing of it is sent"
+        raise DirectoryUnshippable(directory=directory, problems=[why])
     contents = [entry for entry in entries if entry.get("size")]
     size = sum(entry["size"] for entry in contents)
     if size > BYTES_MAX:
