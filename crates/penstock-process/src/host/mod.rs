@@ -12,10 +12,13 @@ mod carrier;
 pub mod clock;
 pub mod config;
 mod ending;
+pub mod events;
+mod incident_file;
 pub mod leading;
 mod links;
 mod meeting;
 pub mod messages;
+mod neighbour_stderr;
 pub mod questions;
 pub mod run;
 pub mod shipping;
@@ -26,35 +29,35 @@ pub mod tasks;
 mod upward;
 pub mod voting;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::coordinator::messages::{Orders, Report};
 use crate::host::agent_side::OwnAgent;
 use crate::host::below::Below;
-use crate::host::clock::CoordinatorClock;
+use crate::host::clock::{CoordinatorClock, ParentClock};
 use crate::host::config::HostConfig;
 use crate::host::ending::Ending;
+pub use crate::host::events::{Effect, Event};
 use crate::host::leading::Leading;
+use crate::host::leading::job_incident::JobIncident;
 pub use crate::host::links::LinkId;
 use crate::host::links::Links;
 use crate::host::meeting::Meeting;
 use crate::host::messages::list_news::ListSteps;
-use crate::host::messages::{Body, Header, JobOrders, Message, Question};
+use crate::host::messages::{Body, Header, JobOrders, Message};
+use crate::host::neighbour_stderr::NeighbourStderr;
 use crate::host::questions::Questions;
-use crate::host::questions::answer::Part;
 pub use crate::host::questions::status::HostStatus;
-use crate::host::shipping::{Ranges, Shipping};
+use crate::host::shipping::Shipping;
 use crate::host::state_client::StateClient;
 use crate::host::subscriptions::{Subscription, Subscriptions};
-use crate::host::upward::Upward;
+use crate::host::upward::{Granted, Upward};
 use crate::host::voting::{OpenVotes, Voter};
 use crate::job::{GangPlan, Job};
 use crate::lease::grant;
 use crate::tree::host_list::{HostEntry, HostId, HostList};
-use crate::vote::state_keeper::{StateAnswer, StateTask};
 use crate::vote::storage::VoteStorage;
 
 /// A link over which nothing comes back for so many heartbeats is dead, whatever its socket says, and never sooner than this.
@@ -73,98 +76,6 @@ pub struct Membership {
     /// What makes this host's clock the coordinator's, as far as it is known.
     #[serde(default)]
     pub offset_ms: Option<i64>,
-}
-
-/// What happens to a host.
-#[derive(Debug)]
-pub enum Event {
-    /// A link is open, dialled by us or by the other end.
-    Opened(LinkId),
-    /// A link is closed, or could not be opened.
-    Closed(LinkId),
-    /// A link that we dialled could not be opened, and why.
-    Unopened(LinkId, String),
-    /// The other end said something.
-    Heard(LinkId, Message),
-    /// The agent of this host reports.
-    Reported(Box<Report>),
-    /// Somebody on this host asks, and waits for so many milliseconds.
-    Asked(u64, Question, u64),
-    /// Who asked has left.
-    Left(u64),
-    /// A task for a question is done, with what it found, or why it could not be.
-    Done(u64, Result<Vec<Part>, String>),
-    /// Somebody on this host follows, or still does.
-    Follow(Subscription),
-    /// Nobody on this host follows that any more.
-    Unfollow(u64),
-    /// The sender of a subscription has ended.
-    SourceEnded(u64),
-    /// The files of the directory that the job brings along say how far they are.
-    Shipment {
-        /// What is asked for next.
-        wants: Option<Ranges>,
-        /// All of it is here.
-        has_all: bool,
-        /// Ranks may begin in the copy.
-        is_ready: bool,
-    },
-    /// Bytes of it have come.
-    ShipmentMoved,
-    /// The copy cannot be made.
-    ShipmentFailed(String),
-    /// The state directory of the job says something.
-    State(StateAnswer),
-    /// It is time.
-    Tick,
-}
-
-/// What a host wants to be done.
-#[derive(Debug)]
-pub enum Effect {
-    /// Open a link.
-    Dial(LinkId, std::net::SocketAddr),
-    /// Say something.
-    Send(LinkId, Message),
-    /// End a link, once what was said is sent.
-    Close(LinkId),
-    /// Tell the agent of this host.
-    Order(Arc<Orders>),
-    /// Tell it until when it may run ranks, on this host's clock; all else is as it was told.
-    Renew(u64),
-    /// Keep this.
-    Keep(Box<Membership>),
-    /// Lines for the journal of the job, which a majority has.
-    Write(Vec<Value>),
-    /// Who asked gets this.
-    Answer(u64, Value),
-    /// Work for a question, to be done on this host within so many milliseconds.
-    Task(u64, Value, u64),
-    /// Nobody waits for that any more.
-    EndTask(u64),
-    /// What this host writes is to be sent for a subscription, or its sender is told something.
-    Source {
-        /// For whom.
-        stream: u64,
-        /// The own host rank.
-        rank: u32,
-        /// What is followed.
-        what: Value,
-        /// What this host is told about it.
-        told: Value,
-    },
-    /// A host is to get these bytes of the directory that the job brings along.
-    SendShipment(LinkId, Ranges),
-    /// Nothing is sent for it any more.
-    EndSource(u64),
-    /// The job ends: what was written last is sent, and then the senders end.
-    FinishSources,
-    /// Who follows on this host hears that a host does not take part.
-    Unfollowed(u64, String),
-    /// Something is to be done in the state directory.
-    State(StateTask),
-    /// Words for whoever looks for a reason later.
-    Note(String),
 }
 
 /// What a host was given.
@@ -210,6 +121,9 @@ pub struct Host<S: VoteStorage> {
     votes: bool,
     leading: Option<Box<Leading>>,
     questions: Questions,
+    neighbours: NeighbourStderr,
+    /// The newest failure of each gang, as it was told while this host led: it may lead again in another term.
+    incidents: BTreeMap<usize, JobIncident>,
     subscriptions: Subscriptions,
     shipping: Shipping,
     state: StateClient,
@@ -221,13 +135,14 @@ impl<S: VoteStorage> Host<S> {
     /// A host that begins, or begins again with what it kept.
     pub fn new(now_ms: u64, given: Given<S>, kept: Option<Membership>) -> Self {
         let me = given.config.entry(given.port);
+        let links = Links::of(me.id);
         let mut host = Self {
             now_ms,
             me,
             clock: CoordinatorClock::default(),
             membership: Membership::default(),
             rank: None,
-            links: Links::default(),
+            links,
             steps: ListSteps::default(),
             meeting: Meeting::default(),
             upward: Upward::default(),
@@ -240,6 +155,8 @@ impl<S: VoteStorage> Host<S> {
             votes: false,
             leading: None,
             questions: Questions::default(),
+            neighbours: NeighbourStderr::default(),
+            incidents: BTreeMap::new(),
             subscriptions: Subscriptions::default(),
             shipping: Shipping::new(given.job.ships),
             state: StateClient::default(),
@@ -325,6 +242,7 @@ impl<S: VoteStorage> Host<S> {
             self.lead();
         }
         self.climb();
+        self.pass_stderr_on();
         self.end_if_over();
         self.keep_state();
         self.give_up_alone();
@@ -357,20 +275,28 @@ impl<S: VoteStorage> Host<S> {
         match body {
             Body::Hello { .. } => self.greet(from),
             Body::Join(request) => self.hear_join(from, *request),
+            Body::Known { hosts } => self.meeting.note_known(hosts),
             Body::Refused { why, for_good, ask } => self.hear_refusal(from, why, for_good, ask),
             Body::List(list) => self.hear_list(from, list),
             Body::Lacks => self.hear_lack(from),
             Body::Attach { attachment } => self.hear_attach(from, attachment),
-            Body::Detach => self.below.remove(from),
+            Body::Detach => {
+                self.below.remove(from);
+                self.neighbours.forget(from);
+            }
             Body::Heartbeat { number, orders, summary } => {
                 self.hear_heartbeat(from, number, orders, summary);
             }
-            Body::Grant { number, lease_ms, coordinator_ms, orders, list } => {
+            Body::Grant { number, lease_ms, waited_ms, coordinator_ms, within_ms, orders, list } => {
                 // First, because orders may be about hosts that are new.
                 list.into_iter().for_each(|list| self.hear_list(from, list));
-                self.hear_grant(from, header, (number, lease_ms, coordinator_ms), orders);
+                let shown = |coordinator_ms| ParentClock { coordinator_ms, waited_ms, within_ms };
+                let granted = Granted { number, lease_ms, shown: coordinator_ms.map(shown) };
+                self.hear_grant(from, header, granted, orders);
             }
             Body::Goodbye { host, why } => self.hear_goodbye(from, host, why),
+            Body::Stderr { host, told, clock } => self.hear_stderr(from, host, told, clock),
+            Body::Incident(incident) => self.hear_incident(from, header, incident),
             Body::Vote(message) => self.hear_vote(from, *message),
             Body::Pledge { number } => self.hear_pledge(from, header, number),
             Body::Pledged { number } => self.hear_pledged(from, header, number),
@@ -476,6 +402,7 @@ impl<S: VoteStorage> Host<S> {
     /// Nothing reaches a host any more, until there is another link.
     fn lose_route(&mut self, host: HostId) {
         self.forget_arrival(host);
+        self.neighbours.forget_told(host);
         self.lose_answers(host);
         self.below.lose(host);
         self.upward.lose(host, self.now_ms);

@@ -44,6 +44,8 @@ pub(super) struct Shipping {
     below: Option<HostId>,
     /// The one above knows that we have it.
     told: Option<HostId>,
+    /// It does not know it yet.
+    offers: bool,
     offer_ms: u64,
 }
 
@@ -58,7 +60,7 @@ impl Shipping {
     }
 
     pub(super) fn due_ms(&self, now_ms: u64) -> Option<u64> {
-        (self.wanted && !(self.has_all && self.below.is_none())).then_some(now_ms + AGAIN_MS / 4)
+        (self.wanted && (!self.has_all || self.offers)).then_some(now_ms + AGAIN_MS / 4)
     }
 }
 
@@ -108,6 +110,7 @@ impl<S: VoteStorage> Host<S> {
         let shipping = &mut self.shipping;
         if shipping.has_all {
             let parent = parent.filter(|parent| shipping.told != Some(*parent));
+            shipping.offers = parent.is_some();
             if let Some(parent) = parent.filter(|_| now_ms >= shipping.offer_ms) {
                 shipping.offer_ms = now_ms + AGAIN_MS;
                 self.say(parent, Body::Shipment(ShipmentWord::Have));

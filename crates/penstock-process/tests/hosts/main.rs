@@ -11,6 +11,7 @@ mod chance;
 mod checks;
 mod clock;
 mod faults;
+mod incidents;
 mod large;
 mod network;
 mod node;

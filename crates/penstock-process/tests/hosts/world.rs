@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) quiet: bool,
     /// What hosts answered to who asked on them, the newest last.
     pub(crate) answers: Vec<Value>,
+    /// Failures that hosts were told of.
+    pub(crate) incidents: Vec<(usize, Arc<Value>)>,
     /// When they came.
     pub(crate) answered: Vec<u64>,
     /// Tasks under way: which host, which start of it, which question.
@@ -81,6 +83,7 @@ impl World {
             notes: Vec::new(),
             quiet: false,
             answers: Vec::new(),
+            incidents: Vec::new(),
             answered: Vec::new(),
             tasks: BTreeSet::new(),
             sources: BTreeSet::new(),
@@ -339,6 +342,7 @@ impl World {
                 let to = wire.map(|(wire, end)| self.wires[wire as usize].ends[1 - end as usize].0);
                 self.shipped.extend(to.map(|to| (index, to as usize)));
             }
+            Effect::Incident(incident) => self.incidents.push((index, incident)),
             Effect::FinishSources | Effect::Note(_) => {}
         }
     }

@@ -76,6 +76,8 @@ class _Source:
     was_heard: bool = False
     is_named: bool = False
     is_at_rest: bool = False
+    #: What was there when it began has come.
+    is_caught_up: bool = False
     is_refused: bool = False
     #: It has its place since a moment ago, so all that it wrote is new.
     is_fresh: bool = False
@@ -104,6 +106,13 @@ class LogStream:
     is_cut: bool = False
     _table: tuple[Hosts, list[int]] | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all that was written before has come, from every host that is heard."""
+        return all(
+            source.is_caught_up or source.is_named or source.is_refused for source in self._sources.values()
+        )
 
     def __iter__(self) -> Iterator[Chunk | Note | None]:
         """What comes; nothing now and then, so that whoever shows it can do so."""
@@ -259,6 +268,8 @@ class LogStream:
             yield from self._meet(source, head)
         source.was_heard = True
         source.is_at_rest = head.at_rest
+        if not head.parts and (head.attempt, head.number) == (source.attempt, source.number):
+            source.is_caught_up = True
         if head.attempt == source.attempt and head.number > source.number:
             source.begin(source.attempt + 1)
             self._repeats = True
