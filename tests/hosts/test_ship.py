@@ -66,7 +66,7 @@ def test_every_host_runs_in_its_own_copy_and_a_second_start_sends_what_changed(t
         first = _run(job, "first")
         for rank, seen in first.items():
             assert str(seen["place"]).endswith("/jobs/first-" + str(seen["place"]).split("/jobs/first-")[1])
-            assert str(seen["place"]).endswith("/work/src")
+            assert Path(str(seen["place"])).parts[-2:] == ("work", "src")
             about = {name: seen[name] for name in ("large", "mode", "link", "ignored", "host")}
             host = job.host(rank).name
             assert about == {

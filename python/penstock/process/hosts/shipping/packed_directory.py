@@ -92,15 +92,15 @@ def pack(directory: Path, to: Path, *, place: str = "") -> Packed:
 
 def sweep(jobs: Path, *, kept_bytes_max: int = KEPT_BYTES_MAX) -> int:
     """Remove copies of jobs that are over, oldest first, as long as they are more than may be kept; how many bytes that were."""
-    found = []
+    copies = []
     for directory in jobs.iterdir() if jobs.is_dir() else ():
         shipment = directory / SHIPMENT
         if shipment.is_file() and Job(directory).phase() in (*FINAL, "lost", "unreadable"):
             size = shipment.stat().st_size + _size(directory / COPY)
-            found.append((shipment.stat().st_mtime, size, directory))
-    kept = sum(size for _, size, _ in found)
+            copies.append((shipment.stat().st_mtime, size, directory))
+    kept = sum(size for _, size, _ in copies)
     removed = 0
-    for _, size, directory in sorted(found):
+    for _, size, directory in sorted(copies):
         if kept - removed <= kept_bytes_max:
             break
         shutil.rmtree(directory / COPY, ignore_errors=True)
@@ -183,22 +183,22 @@ def _walk(root: Path) -> Iterator[str]:
 def _entry(root: Path, path: str) -> dict[str, Any] | None:
     """One line of the manifest; an error of value for what cannot be sent."""
     path.encode()
-    found = os.lstat(root / path)
-    if stat.S_ISLNK(found.st_mode):
+    status = os.lstat(root / path)
+    if stat.S_ISLNK(status.st_mode):
         link = os.readlink(root / path)
         inside = os.path.normpath(os.path.join(os.path.dirname(path), link))
         if os.path.isabs(link) or inside == ".." or inside.startswith("../"):
             raise ValueError(f"is a link that leads out, to {link}")
         return {"path": path, "link": link}
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         if (root / path / ".git").exists():
             raise ValueError("is a repository of its own, whose files git does not name here")
-        return {"path": path, "is_directory": True, "mode": stat.S_IMODE(found.st_mode)}
-    if not stat.S_ISREG(found.st_mode):
+        return {"path": path, "is_directory": True, "mode": stat.S_IMODE(status.st_mode)}
+    if not stat.S_ISREG(status.st_mode):
         raise ValueError("is neither a file nor a directory nor a link")
     if not os.access(root / path, os.R_OK):
         raise PermissionError(13, "Permission denied")
-    return {"path": path, "mode": stat.S_IMODE(found.st_mode), "size": found.st_size}
+    return {"path": path, "mode": stat.S_IMODE(status.st_mode), "size": status.st_size}
 
 
 def _digest(path: Path, size: int) -> str:
