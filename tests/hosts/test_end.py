@@ -86,7 +86,9 @@ def test_stop_on_a_host_that_hears_no_leader_says_what_it_waits_for_and_ends_it(
         job.host(2).cut()
         stopped = job.penstock(2, "stop", job.name(2))
         assert stopped.returncode == 0, stopped.stderr
-        assert "hears no leader and decides nothing alone: it ends with its lease, within 6 s" in stopped.stderr
+        assert (
+            "hears no leader and decides nothing alone: it ends with its lease, within 6 s" in stopped.stderr
+        )
         job.assert_nothing_left(2)
         job.host(2).join()
         job.finish()

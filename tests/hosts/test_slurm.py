@@ -124,7 +124,11 @@ def test_a_requeued_job_continues_its_lives_and_its_budget(cluster: SlurmCluster
         # A requeued job waits two minutes, unless somebody says otherwise. A host refuses one that begins in the second in which its first
         # start was ended: it takes it for that one, and Slurm then for a job that has ended.
         until(lambda: _begins_soon(cluster, job), lambda: cluster.state(job))
-        until(lambda: "RUNNING" in cluster.state(job), lambda: f"{cluster.state(job)}\n{_said(output)}", REQUEUE_S)
+        until(
+            lambda: "RUNNING" in cluster.state(job),
+            lambda: f"{cluster.state(job)}\n{_said(output)}",
+            REQUEUE_S,
+        )
         again = _await_life(cluster, place, life + 1, output)
         for rank in range(HOSTS):
             (place / f"fail-{rank}-{again}").touch()

@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from penstock.process.engines.allocation_directory import story
-from tests.hosts.job_of_hosts import KEY, until
+from tests.hosts.job_of_hosts import until
 from tests.hosts.slurm_cluster import SlurmCluster, slurm_cluster
 
 PROGRAM = Path(__file__).with_name("slurm_program.py")
@@ -120,7 +120,8 @@ def test_a_job_runs_on_rented_hosts_and_its_output_and_its_end_come_back(cluster
     _await_given_back(cluster, launcher)
     (directory,) = (cluster.folder / "home/allocations").glob("slurm_program-*")
     steps = [line["what"] for line in story(directory)]
-    assert steps[:3] == ["asked", "submitted", "granted"] and "ended" in steps, steps
+    assert steps[:3] == ["asked", "submitted", "granted"]
+    assert "ended" in steps
 
 
 def test_a_job_that_waits_says_so_and_an_interrupt_leaves_nothing_queued(cluster: SlurmCluster) -> None:
@@ -157,7 +158,8 @@ def test_an_interrupt_stops_the_job_in_order(cluster: SlurmCluster) -> None:
     until(lambda: all(launcher.lives(rank) for rank in range(HOSTS)), launcher.said, 60.0)
     launcher.kill(signal.SIGINT)
     assert launcher.wait() != 0
-    assert "stopping" in launcher.said() and "cancelled" not in launcher.said(), launcher.said()
+    assert "stopping" in launcher.said()
+    assert "cancelled" not in launcher.said(), launcher.said()
     _await_given_back(cluster, launcher)
 
 
@@ -165,7 +167,11 @@ def test_a_killed_srun_costs_no_rank_and_the_job_ends_with_its_code(cluster: Slu
     """Goal: the engine's client is nothing that a job depends on. Method: kill -9 of srun in the batch script, then all ranks finish."""
     launcher = Launcher(cluster, "wait", cluster.folder / "client", "--nnodes", str(HOSTS))
     until(lambda: all(launcher.lives(rank) for rank in range(HOSTS)), launcher.said, 60.0)
-    killed = [pid for host in cluster.compute for pid in host.kill(signal.SIGKILL, "srun --nodes", str(launcher.place))]
+    killed = [
+        pid
+        for host in cluster.compute
+        for pid in host.kill(signal.SIGKILL, "srun --nodes", str(launcher.place))
+    ]
     assert killed
     until(lambda: "srun was killed" in launcher.said(), launcher.said)
     assert [len(launcher.lives(rank)) for rank in range(HOSTS)] == [1] * HOSTS
@@ -207,7 +213,9 @@ def test_detached_it_returns_when_queued_and_commands_reach_the_job(cluster: Slu
     _await_given_back(cluster, launcher)
 
 
-def test_the_batch_host_is_lost_a_spare_takes_over_and_the_hosts_are_given_back(cluster: SlurmCluster) -> None:
+def test_the_batch_host_is_lost_a_spare_takes_over_and_the_hosts_are_given_back(
+    cluster: SlurmCluster,
+) -> None:
     """Goal: no host is special, the one of the batch script neither. Method: everything on it is killed; a spare is there."""
     launcher = Launcher(cluster, "wait", cluster.folder / "lost", "--nnodes", "2", "--spare-hosts", "1")
     until(lambda: all(launcher.lives(rank) for rank in range(2)), launcher.said, 60.0)

@@ -182,6 +182,13 @@ from penstock.errors.data import (
     TooManyBadRows,
     TooManyUndecodable,
 )
+from penstock.errors.engines import (
+    AllocationLost,
+    EngineError,
+    EngineMissing,
+    EngineRefused,
+    EngineSilent,
+)
 from penstock.errors.events import (
     EventError,
     EventFileUnusable,
@@ -195,13 +202,6 @@ from penstock.errors.observe import (
     ModelUntraceable,
     ObserveError,
     ReceiverFailed,
-)
-from penstock.errors.engines import (
-    AllocationLost,
-    EngineError,
-    EngineMissing,
-    EngineRefused,
-    EngineSilent,
 )
 from penstock.errors.process import (
     AgentMissing,
@@ -316,16 +316,12 @@ from penstock.errors.store import (
 )
 
 __all__ = [
-    "EngineSilent",
-    "EngineRefused",
-    "EngineMissing",
-    "EngineError",
-    "AllocationLost",
     "AddressInvalid",
     "AddressUnknown",
     "AgentMissing",
     "AgentUnusable",
     "AlertsInvalid",
+    "AllocationLost",
     "BadRow",
     "BatchDamaged",
     "BatchUnreadable",
@@ -343,6 +339,10 @@ __all__ = [
     "DataError",
     "DerivedTooLarge",
     "DiskFull",
+    "EngineError",
+    "EngineMissing",
+    "EngineRefused",
+    "EngineSilent",
     "EventError",
     "EventFileUnusable",
     "EventFormatUnknown",

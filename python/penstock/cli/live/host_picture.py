@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.escape import said
 from penstock.cli.hosts.host_rows import cut
-from penstock.cli.questions.process_table import span
 from penstock.cli.live.host_view import HostView
+from penstock.cli.questions.process_table import span
 from penstock.process.questions.host_sets import fold
 from penstock.process.watch.usage import Row
 from penstock.report.hosts.cell_map import LETTERS, OTHER, CellMap, letter_of

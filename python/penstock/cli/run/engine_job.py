@@ -26,7 +26,9 @@ from penstock.process.job.launch import stem
 
 ENGINES = ("slurm", "ssh", "auto")
 #: What the hosts need not hear again.
-OURS = frozenset({"on", "queue", "time", "gpus_per_host", "with", "detach", "json", "dry_run", "nnodes", "spare_hosts"})
+OURS = frozenset(
+    {"on", "queue", "time", "gpus_per_host", "with", "detach", "json", "dry_run", "nnodes", "spare_hosts"}
+)
 GPUS_MAX = 1024
 _OPTION = re.compile(r"-{0,2}([A-Za-z][A-Za-z0-9-]*)(?:=(.*))?", re.DOTALL)
 
@@ -88,7 +90,9 @@ def run_on_slurm(home: Path, words: CommandLine) -> int:
                 print_json({**told, "directory": str(directory)})
             else:
                 sys.stdout.write(f"{allocation.name}\n")
-                _tell(f"hint: `squeue -j {allocation.number}` shows it, `scancel {allocation.number}` ends it")
+                _tell(
+                    f"hint: `squeue -j {allocation.number}` shows it, `scancel {allocation.number}` ends it"
+                )
             return 0
         return ForegroundJob(slurm, allocation, _tell).follow()
 

@@ -33,8 +33,8 @@ def main(words: list[str]) -> int:
     """The program."""
     directory = Path(words[0])
     plan = json.loads((directory / files.PLAN).read_text())
-    for number in HEARD:
-        signal.signal(number, _heard)
+    for heard in HEARD:
+        signal.signal(heard, _heard)
     number = os.environ.get("SLURM_JOB_ID", "")
     files.note(directory, "granted", number=number, hosts=os.environ.get("SLURM_JOB_NODELIST", ""))
     slurm = SlurmAllocator()
@@ -43,7 +43,8 @@ def main(words: list[str]) -> int:
     _end_shepherd(step)
     code = step.wait()
     if code == -signal.SIGKILL:
-        print(f"note: srun was killed; the tasks of job {number} run on", file=sys.stderr, flush=True)
+        sys.stderr.write(f"note: srun was killed; the tasks of job {number} run on\n")
+        sys.stderr.flush()
         _outlast(slurm, number)
         code = _code_of_hosts(directory)
     code = 128 - code if code < 0 else code

@@ -132,6 +132,7 @@ class ForegroundJob:
 
     def _stop(self, count: int) -> bool:
         """End the job in order, or at once; whether nothing is left to wait for."""
+        self._look()
         job = files.job_name(self._allocation.directory)
         if count > 1 or self._standing.phase == "queued" or not job:
             self._slurm.release(self._allocation)
@@ -154,7 +155,9 @@ class ForegroundJob:
             if done.returncode == 0:
                 return False
         self._slurm.release(self._allocation)
-        self._tell(f"note: no host of {job} could be asked; job {self._allocation.number} of Slurm is cancelled")
+        self._tell(
+            f"note: no host of {job} could be asked; job {self._allocation.number} of Slurm is cancelled"
+        )
         return False
 
     def _end(self, code: int) -> int:

@@ -4,6 +4,7 @@
 Slurm would keep all others until their time is up; so a task whose job has ended, and whose ``srun`` is gone with its host, cancels the rest.
 """
 
+import json
 import os
 import signal
 import socket
@@ -51,12 +52,12 @@ def _end(directory: Path, code: int) -> None:
     threading.Event().wait(min(APART_S * int(node), APART_MOST_S))
     if files.end_code(directory) is not None:
         return
-    files.write(directory, files.ENDED, files.json.dumps({"code": code}))
+    files.write(directory, files.ENDED, json.dumps({"code": code}))
     files.note(directory, "ended", number=number, code=code, by=f"host {node}: the batch host is lost")
     try:
         SlurmAllocator().cancel(number)
     except EngineError as problem:
-        print(f"note: job {number} of Slurm is over and keeps its hosts: {problem}", file=sys.stderr)
+        sys.stderr.write(f"note: job {number} of Slurm is over and keeps its hosts: {problem}\n")
 
 
 def _is_alone() -> bool:

@@ -5,6 +5,7 @@ that, because hosts and ranks do not need it.
 """
 
 import getpass
+import json
 import os
 import re
 import subprocess
@@ -53,7 +54,7 @@ class SlurmAllocator:
     def acquire(self, request: HostRequest, start: HostStart, directory: Path) -> Allocation:
         """Submit the batch script."""
         script = batch_script(request, start, directory)
-        files.write(directory, files.PLAN, files.json.dumps(plan(request, start)))
+        files.write(directory, files.PLAN, json.dumps(plan(request, start)))
         files.write(directory, files.SCRIPT, script.text, mode=0o700)
         files.note(directory, "asked", engine="slurm", hosts=request.all_hosts, user=getpass.getuser())
         said = self._run("sbatch", "--parsable", str(directory / files.SCRIPT))
@@ -147,7 +148,9 @@ class SlurmAllocator:
                 hint="run this where Slurm's commands are, usually a login node",
             ) from None
         except subprocess.TimeoutExpired:
-            raise EngineSilent(engine=self.title, reason=f"{words[0]} did not answer in {PATIENCE_S:g} s") from None
+            raise EngineSilent(
+                engine=self.title, reason=f"{words[0]} did not answer in {PATIENCE_S:g} s"
+            ) from None
         if done.returncode == 0:
             return done.stdout
         said = _told(done.stderr or done.stdout)
@@ -158,7 +161,10 @@ class SlurmAllocator:
 
 def _told(text: str) -> str:
     """The sentences of Slurm without the names of its programs."""
-    lines = [re.sub(r"^(sbatch|squeue|scancel|srun|scontrol): (error: )?", "", line.strip()) for line in text.splitlines()]
+    lines = [
+        re.sub(r"^(sbatch|squeue|scancel|srun|scontrol): (error: )?", "", line.strip())
+        for line in text.splitlines()
+    ]
     return "; ".join(line for line in lines if line) or "no word about why"
 
 
