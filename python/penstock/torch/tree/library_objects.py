@@ -46,17 +46,17 @@ def _of_variable(value: "ContextVar[Any]") -> dict[str, Any]:
 
 def _of_loader(value: Any, depth: int = 0) -> dict[str, Any]:
     """Generators of a loader and of its samplers: one that shuffles draws from them for every epoch."""
-    found: dict[str, Any] = {}
+    generators: dict[str, Any] = {}
     for key, member in vars(value).items():
         if isinstance(member, GENERATORS):
-            found[key] = member
+            generators[key] = member
         elif (
             depth < _DEPTH_MAX
             and key in ("sampler", "batch_sampler", "dataset")
             and hasattr(member, "__dict__")
         ):
-            found |= {f"{key}.{name}": inner for name, inner in _of_loader(member, depth + 1).items()}
-    return found
+            generators |= {f"{key}.{name}": inner for name, inner in _of_loader(member, depth + 1).items()}
+    return generators
 
 
 def _is_averager(kind: type) -> bool:
