@@ -3,6 +3,7 @@
 use crate::coordinator::messages::{GangReport, Over};
 use crate::host::Host;
 use crate::host::messages::Body;
+use crate::host::subscriptions::LAST_WORDS_MS;
 use crate::job::state::Phase;
 use crate::vote::storage::VoteStorage;
 
@@ -26,8 +27,9 @@ impl Ending {
         self.told
     }
 
-    pub(super) fn due_ms(&self) -> Option<u64> {
-        self.since_ms.filter(|_| !self.told).map(|since_ms| since_ms + GOODBYE_MS)
+    pub(super) fn due_ms(&self, now_ms: u64) -> Option<u64> {
+        let since_ms = self.since_ms.filter(|_| !self.told)?;
+        Some(since_ms + if now_ms < since_ms + LAST_WORDS_MS { LAST_WORDS_MS } else { GOODBYE_MS })
     }
 
     /// Why this host waits no longer for the others.
@@ -43,6 +45,9 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         let since_ms = *self.ending.since_ms.get_or_insert(self.now_ms);
+        if self.waits_for_last_words(since_ms) {
+            return;
+        }
         let (waits, limit_ms) = match &self.leading {
             Some(leading) => (leading.expects_goodbyes(self.rank), GOODBYE_MS.max(self.config.lease_ms)),
             None => (!self.below.heard().is_empty(), GOODBYE_MS),

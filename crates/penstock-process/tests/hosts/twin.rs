@@ -5,6 +5,7 @@ use penstock_process::coordinator::messages::{GangReport, Orders, PreparedLife, 
 use penstock_process::coordinator::verdict::{Action, UNKILLABLE_MS};
 use penstock_process::job::exit::Exit;
 use penstock_process::lease::grant;
+use penstock_process::logs::stderr_tail::RankStderr;
 
 /// Why ranks of a host ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +43,9 @@ pub(crate) struct Twin {
     /// It does, and when it was killed.
     stuck: bool,
     killing_since_ms: Option<u64>,
+    /// Its first rank says something in every life, and in which it did.
+    pub(crate) says: bool,
+    said: Option<u32>,
 }
 
 impl Twin {
@@ -66,7 +70,23 @@ impl Twin {
             sticks: false,
             stuck: false,
             killing_since_ms: None,
+            says: false,
+            said: None,
         }
+    }
+
+    /// What its first rank wrote to standard error since the last report.
+    fn words_of_rank(&mut self) -> Vec<RankStderr> {
+        let life = self.life.filter(|life| self.says && self.running && self.said != Some(*life));
+        self.said = life.or(self.said);
+        let text = |life: u32| format!("host rank {:?} in life {life}\n", self.host_rank);
+        let one = |incarnation| RankStderr {
+            role: "rank".to_owned(),
+            rank: 0,
+            incarnation,
+            text: text(incarnation),
+        };
+        life.map(one).into_iter().collect()
     }
 
     /// What slept in the kernel is gone.
@@ -222,6 +242,7 @@ impl Twin {
             killing_since_ms: self.killing_since_ms,
             ..GangReport::default()
         };
-        Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable }
+        let stderr = self.words_of_rank();
+        Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable, stderr }
     }
 }

@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.errors.process import HostsMissing
 from penstock.process.hosts.bundle import SIGNALS, Bundle
+from penstock.process.hosts.equal_lines import EqualLines
 from penstock.process.hosts.farewell import DONE
 from penstock.process.hosts.host_end import end_line
 from penstock.process.hosts.ssh_login import SSH_TROUBLE, Login, Shipment
@@ -50,8 +51,11 @@ class SshStarter:
         shipment: Shipment,
         limits: SshLimits,
         tell: Callable[[str], None],
+        equal_lines: EqualLines | None = None,
     ) -> None:
         self._hosts, self._shipment, self._limits, self._tell = list(hosts), shipment, limits, tell
+        #: Where lines of hosts wait for others like them; nothing where each is shown as it comes.
+        self._equal_lines = equal_lines
         self._logins: dict[str, Login] = {}
         self._selector = selectors.DefaultSelector()
         self._signals: deque[int] = deque(maxlen=16)
@@ -86,10 +90,13 @@ class SshStarter:
             if time.monotonic() >= ping_at:
                 ping_at = time.monotonic() + PING_S
                 self._send_all({"ping": 1})
-            self._turn(max(ping_at - time.monotonic(), 0.0), self._pass_on)
+            due_s = self._equal_lines.due_s if self._equal_lines else None
+            self._turn(max(min(ping_at, due_s or ping_at) - time.monotonic(), 0.0), self._pass_on)
+            self._show_equal_lines()
             self._pass_signals()
             for host in [host for host, login in self._logins.items() if login.is_over]:
                 self._end(host)
+        self._show_equal_lines(all_=True)
         own = [code for code in self._codes if code != SSH_TROUBLE]
         return next((code for code in own if code), 0 if own else 1)
 
@@ -99,6 +106,7 @@ class SshStarter:
         until = time.monotonic() + 2.0
         while any(login.wants_to_write for login in self._logins.values()) and time.monotonic() < until:
             self._turn(0.05, lambda _login, _number: None)
+        self._show_equal_lines(all_=True)
         for login in self._logins.values():
             login.close()
         if self._lifeline is not None:
@@ -175,15 +183,36 @@ class SshStarter:
     def _pass_on(self, login: Login, number: int) -> None:
         for line in login.read(number):
             self._show(login, number, line)
+        self._show_equal_lines()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
 
     def _show(self, login: Login, number: int, line: bytes) -> None:
         last_words, started = self._last_words.get(login.host, (None, ""))
         if number == login.out and line == last_words:
             self._pass_end_on(login.host, started)
             return
-        stream = sys.stdout if number == login.out else sys.stderr
-        stream.buffer.write(line)
-        stream.flush()
+        stream = 1 if number == login.out else 2
+        if self._equal_lines is None:
+            self._write(stream, line)
+        elif line.endswith(b"\n"):
+            self._equal_lines.add(login.host.rpartition("@")[2], stream, line, time.monotonic())
+        else:
+            # A line whose end did not come for very long: nothing is like it, and what came before it stands before it.
+            self._show_equal_lines(all_=True)
+            self._write(stream, line)
+
+    def _show_equal_lines(self, *, all_: bool = False) -> None:
+        if self._equal_lines is None or self._equal_lines.due_s is None:
+            return
+        ready = self._equal_lines.take_all() if all_ else self._equal_lines.take(time.monotonic())
+        for stream, line in ready:
+            self._write(stream, line)
+        for out in (sys.stdout, sys.stderr):
+            out.flush()
+
+    def _write(self, stream: int, line: bytes) -> None:
+        (sys.stdout if stream == 1 else sys.stderr).buffer.write(line)
 
     def _end(self, host: str) -> None:
         login = self._logins.pop(host)

@@ -146,6 +146,7 @@ impl World {
                 stop: host.stop.clone(),
                 gangs,
                 unkillable: 0,
+                stderr: Vec::new(),
             };
             let firsts = vec![host_rank * RANKS; self.job.roles.len()];
             let place = HostPlace {
@@ -153,6 +154,7 @@ impl World {
                 first_ranks: &firsts,
                 address: "10.0.0.1".parse().unwrap(),
                 offset_ms: 0,
+                within_ms: 0,
                 told_to_stop: false,
                 pasts: &[],
             };
