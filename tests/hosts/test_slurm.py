@@ -1,4 +1,4 @@
-"""Real Slurm over three hosts: ``srun penstock run`` is one job, ``--signal`` is a notice, a requeue continues, hosts may be lost or cut."""
+"""Real Slurm over three hosts, and once over five: ``srun penstock run`` is one job, ``--signal`` is a notice, a requeue continues, hosts may be lost or cut."""
 
 import json
 import sys
@@ -13,6 +13,8 @@ from tests.hosts.slurm_cluster import SlurmCluster, slurm_cluster
 
 PROGRAM = Path(__file__).with_name("slurm_program.py")
 HOSTS = 3
+#: Of one job, with one host in reserve.
+WANTED, STARTED = 4, 5
 #: For Slurm to forget the first start of a job, on a machine that does other things as well.
 REQUEUE_S = 120.0
 
@@ -23,7 +25,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     (folder / "key").write_text(f"{KEY}\n")
     (folder / "key").chmod(0o600)
     (folder / PROGRAM.name).write_text(PROGRAM.read_text())
-    with slurm_cluster(folder, HOSTS) as found:
+    with slurm_cluster(folder, STARTED) as found:
         # Compute hosts share a home; each has its own /tmp.
         found.variables |= {
             "PYTHONPATH": str(Path(penstock.__file__).parents[1]),
@@ -42,21 +44,21 @@ def _run(place: Path, part: str, *options: str) -> str:
     return " ".join([*words, str(place.parent / PROGRAM.name), str(place), part])
 
 
-def _lives(place: Path) -> list[int]:
+def _lives(place: Path, ranks: int = HOSTS) -> list[int]:
     """The newest life of every rank."""
-    paths = [place / f"lives-{rank}" for rank in range(HOSTS)]
+    paths = [place / f"lives-{rank}" for rank in range(ranks)]
     # A file that was just made has no line yet.
     lives = [path.read_text().split() if path.exists() else [] for path in paths]
     return [int(life[-1]) if life else -1 for life in lives]
 
 
-def _await_life(cluster: SlurmCluster, place: Path, least: int, output: Path) -> int:
+def _await_life(cluster: SlurmCluster, place: Path, least: int, output: Path, ranks: int = HOSTS) -> int:
     def together() -> bool:
-        lives = set(_lives(place))
+        lives = set(_lives(place, ranks))
         return len(lives) == 1 and min(lives) >= least
 
-    until(together, lambda: f"{_lives(place)}\n{_said(output)}\n{cluster.said('squeue')}")
-    return _lives(place)[0]
+    until(together, lambda: f"{_lives(place, ranks)}\n{_said(output)}\n{cluster.said('squeue')}")
+    return _lives(place, ranks)[0]
 
 
 def _said(output: Path) -> str:
@@ -71,8 +73,9 @@ def test_srun_starts_one_job_over_all_hosts_with_the_ranks_that_torch_expects(cl
     """Goal: `srun penstock run` needs no option about hosts. Method: torch adds up ranks; variables of Slurm are made true of the rank."""
     place = cluster.folder / "ranks"
     command = _run(place, "ranks", "--ranks", "2")
+    first = ",".join(host.name for host in cluster.compute[:HOSTS])
     done = cluster.controller.run(
-        *f"srun -N{HOSTS} --ntasks-per-node=1 {command}".split(), variables=cluster.variables
+        *f"srun --nodelist={first} --ntasks-per-node=1 {command}".split(), variables=cluster.variables
     )
     assert done.returncode == 0, done.stderr
     facts = [json.loads((place / f"facts-{rank}.json").read_text()) for rank in range(2 * HOSTS)]
@@ -89,7 +92,7 @@ def test_a_signal_of_slurm_is_a_notice_to_save_with_the_time_that_is_left(cluste
     # Slurm 22.05 does not say when a job will end, later ones do.
     end = "export SLURM_JOB_END_TIME=$(date -d $(squeue -h -j $SLURM_JOB_ID -o %e) +%s)"
     script = f"{end}\nsrun --ntasks-per-node=1 {_run(place, 'wait')}"
-    with cluster.job(script, "--time=2", "--signal=USR1@118", output=output) as job:
+    with cluster.job(script, "--time=2", "--signal=USR1@118", output=output, nodes=HOSTS) as job:
         _await_life(cluster, place, 0, output)
         notices = [place / f"notice-{rank}" for rank in range(HOSTS)]
         until(lambda: all(path.exists() for path in notices), lambda: _said(output))
@@ -107,7 +110,7 @@ def test_a_requeued_job_continues_its_lives_and_its_budget(cluster: SlurmCluster
     """Goal: a requeue is the same job. Method: a rank fails once, the job is requeued, and the second failure is one too many."""
     place, output = cluster.folder / "requeue", cluster.folder / "requeue.log"
     script = f"srun --ntasks-per-node=1 {_run(place, 'wait', '--restarts', '1')}"
-    with cluster.job(script, "--requeue", output=output) as job:
+    with cluster.job(script, "--requeue", output=output, nodes=HOSTS) as job:
         _await_life(cluster, place, 0, output)
         (place / "fail-1-0").touch()
         life = _await_life(cluster, place, 1, output)
@@ -133,7 +136,7 @@ def test_a_host_that_is_cut_off_beyond_its_lease_takes_part_again_when_it_is_bac
     """Goal: Slurm's word about a host is not waited for, and not needed. Method: the cable is pulled for longer than a lease."""
     place, output = cluster.folder / "cut", cluster.folder / "cut.log"
     script = f"srun --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 {_run(place, 'wait')}"
-    with cluster.job(script, "--no-kill", output=output) as job:
+    with cluster.job(script, "--no-kill", output=output, nodes=HOSTS) as job:
         _await_life(cluster, place, 0, output)
         lost = cluster.compute[2]
         lost.cut()
@@ -151,11 +154,49 @@ def test_a_host_that_is_lost_is_named_and_nothing_is_left_on_the_others(
     place, output = cluster.folder / "lost", cluster.folder / "lost.log"
     command = _run(place, "wait", "--host-wait", "2s")
     script = f"srun --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 {command}"
-    with cluster.job(script, "--no-kill", output=output):
+    with cluster.job(script, "--no-kill", output=output, nodes=HOSTS):
         _await_life(cluster, place, 0, output)
         lost = cluster.compute[1]
         lost.kill_all()
         until(lambda: "the job waited 2 s for a host for host rank 1" in _said(output), lambda: _said(output))
         cluster.start_slurmd(lost)
+    for host in cluster.compute:
+        until(lambda host=host: not host.pids(PROGRAM.name), lambda host=host: str(host.processes()))  # type: ignore[misc]
+
+
+def test_of_five_tasks_for_four_hosts_one_is_in_reserve_and_takes_over_and_nothing_runs_twice(
+    cluster: SlurmCluster,
+) -> None:
+    """Goal: H2 and spares through join. Method: one host is killed, slurmd and all, and the fifth takes its rank; another is cut off beyond its lease,
+    and three of four go on. Each rank holds a lock in the shared directory."""
+    place, output = cluster.folder / "reserve", cluster.folder / "reserve.log"
+    options = [
+        "--nnodes",
+        f"3:{WANTED}",
+        "--sizes",
+        f"3,{WANTED}",
+        "--replace-within",
+        "1s",
+        "--restarts",
+        "5",
+    ]
+    command = _run(place, "wait", *options)
+    script = f"srun --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 {command}"
+    with cluster.job(script, "--no-kill", output=output, nodes=STARTED) as job:
+        _await_life(cluster, place, 0, output, WANTED)
+        runs = [host for host in cluster.compute if host.pids(PROGRAM.name, str(place), "wait", "python")]
+        ranks = [host for host in cluster.compute if (place / "lives-0").exists() and host in runs]
+        lost, cut = ranks[1], ranks[2]
+        lost.kill_all()
+        life = _await_life(cluster, place, 1, output, WANTED)
+        cut.cut()
+        _await_life(cluster, place, life + 1, output, 3)
+        until(lambda: not cut.pids(PROGRAM.name, "wait", "python"), lambda: str(cut.processes()), 10.0)
+        cut.join()
+        assert not list(place.glob("twice-*"))
+        (place / "finish").touch()
+        until(lambda: _ended(cluster, job), lambda: f"{cluster.state(job)}\n{_said(output)}")
+        cluster.start_slurmd(lost)
+    assert not list(place.glob("twice-*"))
     for host in cluster.compute:
         until(lambda host=host: not host.pids(PROGRAM.name), lambda host=host: str(host.processes()))  # type: ignore[misc]

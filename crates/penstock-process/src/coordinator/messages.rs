@@ -81,6 +81,9 @@ pub struct GangReport {
     pub warned: u32,
     /// When workers were told to leave.
     pub notified_since_ms: Option<u64>,
+    /// When they were told that they may leave, for a life with more hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leave_since_ms: Option<u64>,
     /// When they were sent what the person sent.
     #[serde(default)]
     pub signalled_since_ms: Option<u64>,

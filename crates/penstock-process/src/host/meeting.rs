@@ -299,7 +299,8 @@ impl<S: VoteStorage> Host<S> {
         let came = &self.meeting.came;
         let first = came.values().filter(|request| !request.spare).count();
         let (first, all) = (first as u64, u32::try_from(came.len()).unwrap_or(u32::MAX));
-        if first < u64::from(self.config.nnodes) && !self.may_begin_with(all) {
+        let enough = first >= u64::from(self.config.nnodes) || self.all_came(all);
+        if !enough && !self.may_begin_with(all) {
             let waits = missing(&self.config.expected, &self.meeting.came, self.config.nnodes);
             self.meeting.why = Some(waits);
             return;
@@ -324,6 +325,13 @@ impl<S: VoteStorage> Host<S> {
         self.out.push(Effect::Note(format!("founded with {} hosts", list.hosts.len())));
         self.take_list(Arc::clone(&list));
         others.into_iter().for_each(|host| self.tell_list(host));
+    }
+
+    /// Whether all are here that were started, where those are fewer than the job may have: whoever started them knows that no others come
+    /// together, so these need not be a majority.
+    fn all_came(&self, count: u32) -> bool {
+        let enough = self.config.sizes.iter().any(|size| *size <= count) || count >= self.config.nnodes;
+        enough && self.config.comes.is_some_and(|comes| count >= comes)
     }
 
     /// Whether the job may be founded with fewer hosts than it may have: a majority has come, and nobody else for long enough. Of two jobs

@@ -6,6 +6,9 @@ use penstock_process::coordinator::verdict::{Action, UNKILLABLE_MS};
 use penstock_process::job::exit::Exit;
 use penstock_process::lease::grant;
 
+/// What a rank exits with that was asked to leave.
+const LEFT: i32 = 75;
+
 /// Why ranks of a host ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -37,6 +40,9 @@ pub(crate) struct Twin {
     pub(crate) ends: Vec<Ended>,
     ending_since_ms: Option<u64>,
     lease_ended_ms: Option<u64>,
+    /// Its ranks look for notices, and leave when they are asked to.
+    pub(crate) listens: bool,
+    leave_since_ms: Option<u64>,
     /// Rank 0 will sleep in the kernel when it is ended, and outlive SIGKILL.
     pub(crate) sticks: bool,
     /// It does, and when it was killed.
@@ -45,7 +51,7 @@ pub(crate) struct Twin {
 }
 
 impl Twin {
-    pub(crate) fn new(ranks: u32, lease_ms: u64) -> Self {
+    pub(crate) fn new(ranks: u32, lease_ms: u64, listens: bool) -> Self {
         Self {
             ranks,
             lease_ms,
@@ -63,6 +69,8 @@ impl Twin {
             ends: Vec::new(),
             ending_since_ms: None,
             lease_ended_ms: None,
+            listens,
+            leave_since_ms: None,
             sticks: false,
             stuck: false,
             killing_since_ms: None,
@@ -132,8 +140,16 @@ impl Twin {
                     (self.life, self.running, self.prepared) = (Some(incarnation), true, None);
                     (self.exit_code, self.exit_ms, self.asked, self.ending_since_ms) =
                         (None, None, false, None);
-                    self.lease_ended_ms = None;
+                    (self.lease_ended_ms, self.leave_since_ms) = (None, None);
                     changed = true;
+                }
+                continue;
+            }
+            if order.action == Action::Leave && order.concerns(self.life, running, false) {
+                changed |= self.leave_since_ms.is_none();
+                self.leave_since_ms.get_or_insert(now_ms);
+                if self.running && self.listens {
+                    self.end(now_ms, LEFT, false, Ended::Ordered(order.reason.clone()));
                 }
                 continue;
             }
@@ -200,7 +216,7 @@ impl Twin {
             exit: exit.clone().filter(|_| !asleep(rank)),
             exit_ms: self.exit_ms.filter(|_| !asleep(rank)),
             asked: self.asked,
-            pulse: steps.get(rank as usize).map(|step| Pulse { step: *step, ..Pulse::default() }),
+            pulse: steps.get(rank as usize).map(|step| Pulse { step: *step, listens: self.listens, ..Pulse::default() }),
             heard_ms: None,
             signs: Default::default(),
         };
@@ -219,6 +235,7 @@ impl Twin {
             ending_since_ms: self.ending_since_ms,
             prepared,
             lease_ended_ms: self.lease_ended_ms,
+            leave_since_ms: self.leave_since_ms,
             killing_since_ms: self.killing_since_ms,
             ..GangReport::default()
         };

@@ -228,7 +228,8 @@ impl Twin {
             Action::End => self.end(order.gang, now_ms),
             Action::Kill => self.kill(order.gang, now_ms),
             Action::Stopped | Action::Fail => tended.queued = None,
-            Action::Succeed | Action::Prepare { .. } | Action::Wait { .. } => {}
+            // A job of one host gets no larger.
+            Action::Succeed | Action::Prepare { .. } | Action::Leave | Action::Wait { .. } => {}
         }
     }
 
