@@ -26,6 +26,8 @@ const SAY_MS: u64 = 1000;
 const TROUBLE_MS: u64 = 3000;
 /// How long spares stand back for hosts that have not come when a job is founded.
 const STAND_BACK_MS: u64 = 10_000;
+/// And how long the leader of a job that lives has to find hosts that meet without it: it looks each second.
+const LIVING_MS: u64 = 3000;
 /// Names of missing hosts that are listed.
 const NAMED_MAX: usize = 8;
 
@@ -300,7 +302,7 @@ impl<S: VoteStorage> Host<S> {
         let first = came.values().filter(|request| !request.spare).count();
         let (first, all) = (first as u64, u32::try_from(came.len()).unwrap_or(u32::MAX));
         let enough = first >= u64::from(self.config.nnodes) || self.all_came(all);
-        if !enough && !self.may_begin_with(all) {
+        if !enough && !self.may_begin_with(first, all) {
             let waits = missing(&self.config.expected, &self.meeting.came, self.config.nnodes);
             self.meeting.why = Some(waits);
             return;
@@ -335,17 +337,17 @@ impl<S: VoteStorage> Host<S> {
     }
 
     /// Whether the job may be founded with fewer hosts than it may have: a majority has come, and nobody else for long enough. Of two jobs
-    /// that both have a majority of the same hosts there is only one.
-    fn may_begin_with(&mut self, count: u32) -> bool {
+    /// that both have a majority of the same hosts there is only one; so spares do not count, who may be many beside a job that lives.
+    fn may_begin_with(&mut self, first: u64, count: u32) -> bool {
         // With spares instead of hosts that are late.
         let complete = count >= self.config.nnodes;
         let enough = complete || self.config.sizes.iter().any(|size| *size <= count);
-        if !enough || (count <= self.config.nnodes / 2 && self.config.state.is_none()) {
+        if !enough || (2 * first <= u64::from(self.config.nnodes) && self.config.state.is_none()) {
             self.meeting.enough_ms = None;
             return false;
         }
         let since_ms = *self.meeting.enough_ms.get_or_insert(self.now_ms);
-        let wait_ms = if complete { STAND_BACK_MS } else { self.config.replace_within_ms };
+        let wait_ms = if complete { STAND_BACK_MS } else { self.config.replace_within_ms.max(LIVING_MS) };
         self.now_ms >= since_ms.saturating_add(wait_ms)
     }
 
