@@ -196,7 +196,9 @@ impl Agent {
         let gangs: Vec<GangReport> = (0..self.job.plans.len()).map(|gang| self.gang_report(gang)).collect();
         let number = self.coordinator.reports;
         let unkillable = self.unkillable_processes();
-        let report = Report { number, machine: 0, now_ms, stop: self.ending.stop.clone(), gangs, unkillable };
+        let leaves = self.ending.leaves.clone().filter(|_| self.ending.leave_ms.is_some());
+        let stop = self.ending.stop.clone();
+        let report = Report { number, machine: 0, now_ms, stop, gangs, unkillable, leaves };
         let news = self.coordinator.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if news {
             self.save();

@@ -123,6 +123,9 @@ pub struct Report {
     /// Processes that were killed long ago and are still there: they sleep in the kernel.
     #[serde(default)]
     pub unkillable: u32,
+    /// This host leaves its job, and why: nothing of the job runs here any more, and nothing will.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaves: Option<String>,
 }
 
 impl Report {
@@ -139,7 +142,8 @@ impl Report {
             }
             gangs
         };
-        self.stop == other.stop && self.unkillable == other.unkillable && bare(self) == bare(other)
+        let about_host = |report: &Self| (report.stop.clone(), report.unkillable, report.leaves.clone());
+        about_host(self) == about_host(other) && bare(self) == bare(other)
     }
 }
 

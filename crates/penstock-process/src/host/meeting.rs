@@ -400,6 +400,8 @@ impl<S: VoteStorage> Host<S> {
         let known = &self.membership.list;
         let same_hosts = self.rank == rank && known.hosts.is_same(&list.hosts);
         let same_tree = same_hosts && known.voters == list.voters;
+        // Of a host that rests nothing counts that it ran before.
+        let same_gang = same_hosts && known.resting == list.resting;
         (self.rank, self.membership.list) = (rank, list);
         if !same_hosts {
             self.plans = self.gangs_of_hosts();
@@ -413,6 +415,8 @@ impl<S: VoteStorage> Host<S> {
         if !same_hosts {
             // Whose hosts were lost goes down with the next grants; who came in their place is waited for.
             self.push_to_children();
+        }
+        if !same_gang {
             self.summarise_own();
         }
     }

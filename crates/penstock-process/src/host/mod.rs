@@ -269,6 +269,7 @@ impl<S: VoteStorage> Host<S> {
             self.lead();
         }
         self.climb();
+        self.say_leaving();
         self.end_if_over();
         self.keep_state();
         self.give_up_alone();

@@ -8,7 +8,7 @@ use crate::chance::Chance;
 use crate::node::Plan;
 use crate::weather::{self, Weather};
 use crate::world::World;
-use crate::{await_life, for_seeds, plan, running};
+use crate::{LEASE_MS, await_life, for_seeds, plan, running};
 
 const REPLACE_MS: u64 = 20_000;
 
@@ -39,6 +39,23 @@ fn a_spare_takes_the_rank_of_a_lost_host() {
         let back = world.add_host(5, None);
         pass(&mut world, 5000);
         assert!(!world.nodes[back].twin.running && world.running() == (4, Some(1)));
+    });
+}
+
+/// Goal: an agent's goodbye frees a host rank at once. Method: a host of four leaves; a spare runs long before a lease is over.
+#[test]
+fn a_host_that_leaves_is_replaced_without_a_lease() {
+    for_seeds(30, "leaves", |seed| {
+        let mut world = World::new(seed, Plan { delay_ms: 10, fanout: 2 + 62 * (seed % 2) as u32, ..plan(4) });
+        let spare = world.add_host(10, None);
+        await_life(&mut world, 4, 0, 20_000);
+        pass(&mut world, 3000);
+        let leader = world.leader().expect("a leader");
+        let leaves = (0..4).filter(|index| *index != leader).nth((seed % 3) as usize).expect("another");
+        let begun_ms = world.now_ms;
+        world.dismiss(leaves);
+        await_life(&mut world, 4, 1, LEASE_MS);
+        assert!(world.nodes[spare].twin.running && world.now_ms < begun_ms + 3000, "{}", world.notes.join("\n"));
     });
 }
 
@@ -74,9 +91,18 @@ fn ranks_that_look_for_notices_make_room_for_more_hosts() {
         let listens = seed % 2 == 0;
         let mut world = running(seed, Plan { grow_saved: true, listens, ..elastic(4, &[2, 4]) });
         let lost = Chance::new(seed, &[2]).between(0, 3) as usize;
-        world.kill(lost);
+        let returns = seed % 4 >= 2;
+        if returns {
+            world.isolate(lost, 1);
+        } else {
+            world.kill(lost);
+        }
         await_life(&mut world, 2, 1, 60_000);
-        world.add_host(if lost == 0 { 0 } else { 7 }, None);
+        if returns {
+            world.heal();
+        } else {
+            world.add_host(if lost == 0 { 0 } else { 7 }, None);
+        }
         pass(&mut world, 3000);
         assert_eq!(world.running(), (2, Some(1)), "who has just come ends nothing: {}", world.notes.join("\n"));
         if listens {

@@ -43,6 +43,8 @@ pub(crate) struct Twin {
     /// Its ranks look for notices, and leave when they are asked to.
     pub(crate) listens: bool,
     leave_since_ms: Option<u64>,
+    /// Its host leaves the job; its ranks have ended, and it begins nothing any more.
+    pub(crate) leaves: Option<String>,
     /// Rank 0 will sleep in the kernel when it is ended, and outlive SIGKILL.
     pub(crate) sticks: bool,
     /// It does, and when it was killed.
@@ -71,6 +73,7 @@ impl Twin {
             lease_ended_ms: None,
             listens,
             leave_since_ms: None,
+            leaves: None,
             sticks: false,
             stuck: false,
             killing_since_ms: None,
@@ -112,6 +115,9 @@ impl Twin {
         self.host_rank = orders.standing.as_ref().map(|standing| standing.host_rank);
         self.lease_until_ms = self.lease_until_ms.max(orders.lease_until_ms);
         self.over |= orders.over.is_some();
+        if self.leaves.is_some() {
+            return false;
+        }
         let mut changed = false;
         for order in &orders.gangs {
             let running = usize::from(self.running);
@@ -192,6 +198,15 @@ impl Twin {
         ran
     }
 
+    /// Its keeper is gone, so it ends its ranks and leaves.
+    pub(crate) fn leave(&mut self, now_ms: u64) {
+        if self.running {
+            self.end(now_ms, -9, true, Ended::Ordered("the keeper was killed".to_owned()));
+        }
+        self.prepared = None;
+        self.leaves = Some("the keeper was killed".to_owned());
+    }
+
     fn end(&mut self, now_ms: u64, code: i32, asked: bool, why: Ended) {
         (self.running, self.stuck) = (false, self.sticks);
         (self.exit_code, self.exit_ms, self.asked) = (Some(code), Some(now_ms), asked);
@@ -239,6 +254,6 @@ impl Twin {
             killing_since_ms: self.killing_since_ms,
             ..GangReport::default()
         };
-        Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable }
+        Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable, leaves: self.leaves.clone() }
     }
 }

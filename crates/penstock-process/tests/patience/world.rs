@@ -263,7 +263,7 @@ fn beat(pulse: &mut Pulse, step: u64, now_ms: u64) {
 }
 
 fn report(now_ms: u64, gang: GangReport) -> Report {
-    Report { number: 0, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable: 0 }
+    Report { number: 0, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable: 0, leaves: None }
 }
 
 fn decider(program: &Program) -> Decider {

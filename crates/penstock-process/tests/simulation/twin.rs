@@ -186,6 +186,7 @@ impl Twin {
             stop: self.stop.clone(),
             gangs: self.gangs.iter().map(|tended| gang_report(tended, now_ms)).collect(),
             unkillable: 0,
+            leaves: None,
         }
     }
 
