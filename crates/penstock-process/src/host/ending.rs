@@ -28,6 +28,11 @@ impl Ending {
         self.told
     }
 
+    /// Whether the others know that this host left the job.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.is_some()
+    }
+
     pub(super) fn due_ms(&self) -> Option<u64> {
         self.since_ms.filter(|_| !self.told).map(|since_ms| since_ms + GOODBYE_MS)
     }

@@ -120,6 +120,11 @@ impl Twin {
         }
         let mut changed = false;
         for order in &orders.gangs {
+            if self.running && order.outdates(self.life) {
+                // It slept, or was cut off: the job is further.
+                self.end(now_ms, -9, true, Ended::Ordered("the job is further".to_owned()));
+                changed = true;
+            }
             let running = usize::from(self.running);
             if self.stuck && order.action == Action::End && self.ending_since_ms.is_none() {
                 self.ending_since_ms = Some(now_ms);
