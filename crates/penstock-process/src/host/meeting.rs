@@ -28,6 +28,8 @@ const TROUBLE_MS: u64 = 3000;
 const STAND_BACK_MS: u64 = 10_000;
 /// And how long the leader of a job that lives has to find hosts that meet without it: it looks each second.
 const LIVING_MS: u64 = 3000;
+/// Hosts that are asked in place of a leader that is lost.
+const OTHERS_MAX: usize = 5;
 /// Names of missing hosts that are listed.
 const NAMED_MAX: usize = 8;
 
@@ -42,6 +44,8 @@ pub(super) struct Meeting {
     asked: Option<(u64, HostId)>,
     /// Who was named as one who may know better, and when.
     instead: Option<(SocketAddr, u64)>,
+    /// Where else it may ask.
+    others: Vec<SocketAddr>,
     /// Why it has no place yet.
     pub(super) why: Option<String>,
     /// What people are told about that, and when it changed.
@@ -110,8 +114,35 @@ impl<S: VoteStorage> Host<S> {
         let link = self.links.at(to);
         match link.and_then(|link| self.links.host(link)) {
             Some(host) => self.ask_for_a_place(host),
-            None => self.dial(to),
+            None => {
+                self.dial(to);
+                self.ask_elsewhere();
+            }
         }
+    }
+
+    /// A spare whose leader is lost, perhaps with the place where hosts meet, asks those who keep the journal.
+    fn ask_elsewhere(&mut self) {
+        for place in self.meeting.others.clone() {
+            match self.links.at(place).and_then(|link| self.links.host(link)) {
+                Some(host) => return self.ask_for_a_place(host),
+                None => self.dial(place),
+            }
+        }
+    }
+
+    /// Remembers where else to ask.
+    pub(super) fn note_others(&mut self, others: Vec<SocketAddr>) {
+        if !others.is_empty() {
+            self.meeting.others = others.into_iter().take(OTHERS_MAX).collect();
+        }
+    }
+
+    /// Hosts that know who leads after this one.
+    fn voters_beside_me(&self) -> Vec<SocketAddr> {
+        let list = &self.membership.list;
+        let others = list.voters.iter().filter(|voter| **voter != self.me.id);
+        others.filter_map(|voter| Some(list.entry(*voter)?.address)).take(OTHERS_MAX).collect()
     }
 
     /// A dial failed. Without a place, people want to know why.
@@ -217,19 +248,20 @@ impl<S: VoteStorage> Host<S> {
         let problem = self.objection(&request);
         if let Some(why) = problem {
             self.out.push(Effect::Note(format!("{} may not join: {why}", request.entry.name)));
-            self.say(from, Body::Refused { why, for_good: true, ask: None });
+            self.say(from, Body::refused(why, true));
             return;
         }
         if self.membership.list.entry(from).is_some() {
             self.tell_list(from);
         } else if let Some(leading) = &mut self.leading {
             let why = leading.note_joiner(request, self.now_ms);
-            self.say(from, Body::Refused { why, for_good: false, ask: None });
+            let others = self.voters_beside_me();
+            self.say(from, Body::Refused { why, for_good: false, ask: None, others });
         } else if self.rank.is_some() {
             let list = &self.membership.list;
             let ask = self.membership.leader.and_then(|leader| list.entry(leader)).cloned();
             let why = "this host does not lead".to_owned();
-            self.say(from, Body::Refused { why, for_good: false, ask });
+            self.say(from, Body::Refused { why, for_good: false, ask, others: Vec::new() });
         } else if self.config.founder {
             self.note_arrival(from, request);
         }
@@ -281,14 +313,14 @@ impl<S: VoteStorage> Host<S> {
                 other.entry.name, request.entry.name
             );
             self.out.push(Effect::Note(why.clone()));
-            self.say(from, Body::Refused { why, for_good: true, ask: None });
+            self.say(from, Body::refused(why, true));
             return;
         }
         self.meeting.arrive(from, request);
         self.found_if_all_are_here();
         if self.rank.is_none() {
             let why = self.meeting.why.clone().unwrap_or_default();
-            self.say(from, Body::Refused { why, for_good: false, ask: None });
+            self.say(from, Body::refused(why, false));
         }
     }
 

@@ -3,6 +3,7 @@
 
 pub mod list_news;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -110,6 +111,9 @@ pub enum Body {
         for_good: bool,
         /// Who may know better.
         ask: Option<HostEntry>,
+        /// Where else to ask, should the sender and the place where hosts meet be lost: hosts that keep the journal.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        others: Vec<SocketAddr>,
     },
     /// The host list, to whoever has an older one.
     List(ListNews),
@@ -189,6 +193,13 @@ pub enum Body {
         /// Of the question.
         question: u64,
     },
+}
+
+impl Body {
+    /// A refusal that names nobody else.
+    pub fn refused(why: String, for_good: bool) -> Self {
+        Self::Refused { why, for_good, ask: None, others: Vec::new() }
+    }
 }
 
 /// A host that could not be started.

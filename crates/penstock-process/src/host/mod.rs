@@ -300,7 +300,10 @@ impl<S: VoteStorage> Host<S> {
         match body {
             Body::Hello { .. } => self.greet(from),
             Body::Join(request) => self.hear_join(from, *request),
-            Body::Refused { why, for_good, ask } => self.hear_refusal(from, why, for_good, ask),
+            Body::Refused { why, for_good, ask, others } => {
+                self.note_others(others);
+                self.hear_refusal(from, why, for_good, ask);
+            }
             Body::List(list) => self.hear_list(from, list),
             Body::Lacks => self.hear_lack(from),
             Body::Attach { attachment } => self.hear_attach(from, attachment),

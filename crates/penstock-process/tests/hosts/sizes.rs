@@ -29,7 +29,7 @@ fn a_spare_takes_the_rank_of_a_lost_host() {
         await_life(&mut world, 4, 0, 20_000);
         pass(&mut world, 3000);
         assert!(!world.nodes[spare].twin.running);
-        let lost = Chance::new(seed, &[2]).between(1, 3) as usize;
+        let lost = Chance::new(seed, &[2]).between(0, 3) as usize;
         world.kill(lost);
         let begun_ms = world.now_ms;
         await_life(&mut world, 4, 1, 20_000);

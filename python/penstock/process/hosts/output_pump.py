@@ -70,7 +70,7 @@ class OutputPump:
         if self._sink in writable:
             try:
                 written = os.write(self._sink, self._held)
-                self._at_line = self._held[written - 1 : written] in (b"", b"\n")
+                self._at_line = self._held[:written].endswith(b"\n")
                 del self._held[:written]
                 self._put_lines()
             except BlockingIOError:
@@ -79,5 +79,5 @@ class OutputPump:
                 self._broken = True
         if self._broken or (self.drops and len(self._held) >= HELD_BYTES_MAX):
             self.dropped_bytes += len(self._held)
-            self._at_line = self._held[-1:] in (b"", b"\n")
+            self._at_line = not self._held or self._held.endswith(b"\n")
             self._held.clear()
