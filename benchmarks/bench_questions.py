@@ -16,6 +16,8 @@ ANSWER_S = {64: 0.15, 250: 0.15, 1000: 0.15, 2000: 0.4}
 #: The patience of a question: with a silent host the answer comes then, not later.
 PATIENCE_S = 2.0
 STACKS_RATIO = 1.5
+#: Logs of 8 ranks on 4 hosts, followed on one of them.
+LOGS_MB_S = 200
 
 
 def run(*, full: bool = False) -> Table:
@@ -25,6 +27,7 @@ def run(*, full: bool = False) -> Table:
     for hosts in (64, 250, 1000, 2000) if full else (64, 250):
         _questions(table, hosts)
     _stacks(table)
+    _logs(table)
     return table
 
 
@@ -52,4 +55,14 @@ def _stacks(table: Table) -> None:
         "stacks of 32 Python ranks, 8 hosts over one",
         ratio / STACKS_RATIO,
         f"{ratio:.2f} x: {statistics.median(eight):.2f} over {statistics.median(one):.2f} s",
+    )
+
+
+def _logs(table: Table) -> None:
+    one, four = (apart(SCENES, ["logs", str(hosts)]) for hosts in (1, 4))
+    rates = [seen["bytes"] / statistics.median(seen["took_s"]) / 1e6 for seen in (one, four)]
+    table.add(
+        "logs -f of 8 ranks on 4 hosts",
+        LOGS_MB_S / rates[1],
+        f"{rates[1]:.0f} MB/s through TLS, {rates[0]:.0f} MB/s of one host, load {four['load']:.1f}",
     )

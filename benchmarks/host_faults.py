@@ -78,8 +78,8 @@ def _lose_three(table: Table) -> None:
                     f"life {life} on hosts {_running(job)}",
                 )
                 begun = time.perf_counter()
-            job.finish()
             left = _running(job)
+            job.finish()
             assert job.codes(*left) == [0] * len(left), job.account()
 
 

@@ -23,6 +23,19 @@ from penstock.process.questions.number_ranges import numbers_in
 QUESTIONS = 7
 SETTLE_S = 3.0
 STACKS_ROUNDS = 3
+LOGS_ROUNDS = 3
+#: Of one rank, in rows of so many bytes.
+LOG_BYTES, ROW_BYTES = 32 << 20, 64
+#: A rank that writes rows, says that it is done, and waits.
+WRITING = """
+import os, sys, threading
+row = "x" * 63 + "\\n"
+for _ in range(int(os.environ["ROWS"]) // 1024):
+    sys.stdout.write(row * 1024)
+sys.stdout.flush()
+open(os.environ["MARKS"] + "/" + os.environ["RANK"], "w")
+threading.Event().wait()
+"""
 #: A rank that waits at one place, and says that it is there.
 WAITING = "import os, threading; open(os.environ['MARKS'] + '/' + os.environ['RANK'], 'w'); threading.Event().wait()"
 
@@ -97,6 +110,45 @@ def _ranks_of_all(swarm: Swarm) -> int:
     return sum(len(numbers_in(part["ranks"])) for part in answer["parts"])
 
 
+def logs(folder: Path, hosts: int) -> dict[str, Any]:
+    """Logs of 8 ranks on so many hosts, followed on one of them through a pipe: seconds until everything has come."""
+    ranks = 8
+    marks = folder / "marks"
+    marks.mkdir()
+    command = (sys.executable, "-S", "-c", WRITING)
+    variables = {"MARKS": str(marks), "ROWS": str(LOG_BYTES // ROW_BYTES)}
+    swarm = Swarm(folder / "swarm", hosts, ranks // hosts, command, environment=variables)
+    swarm.furnish()
+    swarm.start()
+    until(lambda: len(list(marks.iterdir())) == ranks, "all ranks to write")
+    time.sleep(SETTLE_S)
+    whole = ranks * (LOG_BYTES // ROW_BYTES) * (ROW_BYTES + len("[0] "))
+    took = [_follow(swarm, whole) for _ in range(LOGS_ROUNDS)]
+    return {"hosts": hosts, "bytes": whole, "took_s": took, "load": os.getloadavg()[0]}
+
+
+def _follow(swarm: Swarm, whole: int) -> float:
+    command = [sys.executable, "-m", "penstock.cli.main", "logs", "swarm-0000", "-f", "--stream", "stdout"]
+    home = swarm.home(swarm.hosts - 1)
+    # A job of one host is found where its files are.
+    places = {"PENSTOCK_HOME": str(home / ("home" if swarm.hosts > 1 else "local"))}
+    places["PENSTOCK_LOCAL"] = str(home / "local")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, **places}) as reader:
+        assert reader.stdout is not None
+        come, begun = 0, 0.0
+        buffer = bytearray(1 << 20)
+        while come < whole:
+            count = reader.stdout.raw.readinto(buffer)  # type: ignore[attr-defined]
+            assert count, f"{come:,} of {whole:,} bytes came"
+            # The start of a Python is no part of a rate.
+            begun = begun or time.perf_counter()
+            come += count
+        took_s = time.perf_counter() - begun
+        assert come == whole, (come, whole)
+        reader.terminate()
+    return took_s
+
+
 def _median(work: Callable[[], None]) -> float:
     took = []
     for _ in range(QUESTIONS):
@@ -108,7 +160,7 @@ def _median(work: Callable[[], None]) -> float:
 
 def main(words: list[str]) -> int:
     """Run one scene."""
-    scene = {"questions": questions, "stacks": stacks}[words[0]]
+    scene = {"questions": questions, "stacks": stacks, "logs": logs}[words[0]]
     folder = Path(tempfile.mkdtemp(prefix="penstock-questions-"))
     try:
         print(json.dumps(scene(folder, int(words[1]))))

@@ -24,6 +24,7 @@ from penstock.process.hosts.host_names import NamedHost
 from penstock.process.hosts.join import HostSizes, host_sizes
 from penstock.process.hosts.starter import HostGreeting
 from penstock.process.job.spec import JobSpec, Role
+from penstock.process.questions.number_ranges import numbers_in
 from tests.process.jobs import is_alive, wait_until
 from tests.process.logins import stand_in
 
@@ -82,6 +83,15 @@ def test_every_host_gets_its_bundle_and_its_output_comes_back(tmp_path: Path) ->
     assert len({file.parent.name for file in files}) == 1
     # Copied once, by its digest.
     assert len(list(tmp_path.glob("gpu*/.cache/penstock/agents/*/penstock-agent"))) == 3
+
+
+def test_equal_lines_of_more_than_eight_hosts_are_folded_and_none_is_lost(tmp_path: Path) -> None:
+    """Method: ranks of nine hosts say the same; however many lines that makes, each rank is in one of them."""
+    code, out, err = Started(tmp_path, "--hosts", "gpu[1-9]", "--ranks", "1", "--", "true").end()
+    assert code == 0, err
+    lines = [line.removeprefix("[").split("] ") for line in out.splitlines()]
+    assert {text for _, text in lines} == {"here"}
+    assert sorted(rank for ranks, _ in lines for rank in numbers_in(ranks)) == list(range(9))
 
 
 def test_one_refused_login_is_named_in_its_own_words_and_nothing_is_left(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ use crate::agent::standing::HostPlace;
 use crate::agent::stop::Ending;
 use crate::agent::wakeups::Wakeups;
 use crate::coordinator::history::Entry;
-use crate::coordinator::messages::{GangReport, Orders, Report};
+use crate::coordinator::messages::{CoordinatorWord, GangReport, Orders, Report};
 use crate::error::Result;
 use crate::job::JobDirectory;
 use crate::job::journal::Journal;
@@ -197,15 +197,17 @@ impl Agent {
         let number = self.coordinator.reports;
         let unkillable = self.unkillable_processes();
         let leaves = self.ending.leaves.clone().filter(|_| self.ending.leave_ms.is_some());
-        let stop = self.ending.stop.clone();
-        let report = Report { number, machine: 0, now_ms, stop, gangs, unkillable, leaves };
+        let (stop, stderr) = (self.ending.stop.clone(), Vec::new());
+        let mut report = Report { number, machine: 0, now_ms, stop, gangs, unkillable, leaves, stderr };
         let news = self.coordinator.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if news {
             self.save();
         }
-        if news || due {
+        report.stderr = self.take_stderr(news, now_ms);
+        if news || due || !report.stderr.is_empty() {
             self.coordinator.look_at_ms = None;
             self.coordinator.tell(&report);
+            report.stderr.clear();
             self.coordinator.told = Some(report);
         }
         self.coordinator.keep_up(&self.job.directory, now_ms)
@@ -293,10 +295,15 @@ impl Agent {
         self.hear_zygotes();
         if interests[4].revents != 0 {
             self.coordinator.listen();
-            while let Some((orders, newest)) = self.coordinator.hear() {
-                self.note_lease(&orders);
-                if newest {
-                    self.follow(&orders)?;
+            while let Some(word) = self.coordinator.hear() {
+                match word {
+                    CoordinatorWord::Renewal(renewal) => self.note_lease(Some(renewal.renewed_until_ms)),
+                    CoordinatorWord::Orders(orders) => {
+                        self.note_lease(orders.lease_until_ms);
+                        if self.coordinator.is_newest(orders.number) {
+                            self.follow(&orders)?;
+                        }
+                    }
                 }
             }
         }

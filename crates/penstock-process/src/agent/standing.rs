@@ -58,6 +58,8 @@ enum Fact {
 pub(super) struct HostPlace {
     /// Nothing for a job of one host.
     pub(super) standing: Option<Standing>,
+    /// When others were told last what workers wrote to standard error.
+    pub(super) stderr_ms: u64,
     /// The network interface that other hosts reach.
     interface: Option<String>,
 }

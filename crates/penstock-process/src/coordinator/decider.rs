@@ -340,9 +340,7 @@ fn settled(outcome: Outcome, history: &GangHistory) -> Verdict {
 fn is_worth_an_incident(history: &GangHistory, incarnation: Option<u32>, action: &Action) -> bool {
     let failed = |life: Option<u32>, peers: bool| {
         let known = history.failures.iter().find(|failure| Some(failure.incarnation) == life);
-        known.is_some_and(|failure| {
-            failure.cause != Cause::Resize && (peers || failure.cause != Cause::Peer)
-        })
+        known.is_some_and(|failure| failure.cause != Cause::Resize && (peers || failure.cause != Cause::Peer))
     };
     match action {
         Action::Start { incarnation } | Action::Prepare { incarnation } => {

@@ -333,11 +333,10 @@ impl JobHistory {
                 self.reason.clone_from(reason);
                 self.with(*gang, |history| {
                     history.incarnation = Some(*incarnation);
-                    history.started = false;
+                    (history.started, history.stays, history.leave) = (false, false, None);
                     (history.ordered_ms, history.prepared_ms, history.meeting) = (*at_ms, None, None);
                     history.placement.clone_from(placement);
                     history.exited.clear();
-                    (history.leave, history.stays) = (None, false);
                     history.reason.clone_from(reason);
                 });
             }
@@ -372,14 +371,7 @@ impl JobHistory {
                 self.reason.clone_from(reason);
                 self.with(*gang, |history| history.times = Some(*times));
             }
-            Entry::Leave { gang, incarnation, leave, reason, at_ms } => {
-                self.reason.clone_from(reason);
-                self.with(*gang, |history| {
-                    if history.incarnation == Some(*incarnation) {
-                        history.note_leave(*leave, reason, *at_ms);
-                    }
-                });
-            }
+            Entry::Leave { .. } => self.note_leave(entry),
             Entry::Blamed { gang, failure } => {
                 self.reason.clone_from(&failure.what);
                 self.with(*gang, |history| history.blame(failure));
@@ -395,6 +387,16 @@ impl JobHistory {
                 });
             }
         }
+    }
+
+    fn note_leave(&mut self, entry: &Entry) {
+        let Entry::Leave { gang, incarnation, leave, reason, at_ms } = entry else { return };
+        self.reason.clone_from(reason);
+        self.with(*gang, |history| {
+            if history.incarnation == Some(*incarnation) {
+                history.note_leave(*leave, reason, *at_ms);
+            }
+        });
     }
 
     /// The job was started again.

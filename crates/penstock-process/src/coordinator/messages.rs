@@ -14,6 +14,7 @@ use crate::coordinator::history::Suspicion;
 use crate::coordinator::verdict::{Action, Failure, Stop};
 use crate::job::exit::Exit;
 use crate::job::state::Phase;
+use crate::logs::stderr_tail::RankStderr;
 
 /// What is with one worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,6 +127,9 @@ pub struct Report {
     /// This host leaves its job, and why: nothing of the job runs here any more, and nothing will.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves: Option<String>,
+    /// What its workers wrote to standard error since the last report, without secrets; in a job of many hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stderr: Vec<RankStderr>,
 }
 
 impl Report {
@@ -136,7 +140,10 @@ impl Report {
             gangs.iter_mut().for_each(|gang| gang.patience = Patience::default());
             for worker in gangs.iter_mut().flat_map(|gang| &mut gang.workers) {
                 let pulse = worker.pulse.take();
-                worker.pulse = pulse.map(|pulse| Pulse { listens: pulse.listens, ..Pulse::default() });
+                worker.pulse = pulse.map(|Pulse { listens, steps, .. }| {
+                    let steps = steps.min(1);
+                    Pulse { listens, steps, ..Pulse::default() }
+                });
                 worker.heard_ms = None;
                 worker.signs = worker.signs.hold.map(Signs::held).unwrap_or_default();
             }
@@ -234,6 +241,31 @@ pub struct Standing {
     /// The network interface that was asked for.
     #[serde(default)]
     pub interface: Option<String>,
+}
+
+/// The lease of this host ends later; all else is as it was said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseRenewal {
+    /// When, on the host's own clock.
+    pub renewed_until_ms: u64,
+}
+
+/// What a coordinator says to its agent, a line each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CoordinatorWord {
+    /// Said often, and nearly all that is said to an idle host.
+    Renewal(LeaseRenewal),
+    /// The answer to a report.
+    Orders(Box<Orders>),
+}
+
+impl CoordinatorWord {
+    /// Nothing of a line that makes no sense.
+    pub fn read(line: &[u8]) -> Option<Self> {
+        let renewal = serde_json::from_slice(line).map(Self::Renewal);
+        renewal.or_else(|_| serde_json::from_slice(line).map(Self::Orders)).ok()
+    }
 }
 
 /// The answer to a report. In a job of many hosts orders may also come unasked; then they name the newest report.

@@ -1,4 +1,5 @@
-//! Who asks on this host about the whole job: a unix socket of the job's owner, one question and one answer per connection.
+//! Who asks on this host about the whole job: a unix socket of the job's owner, one question and one answer per connection. Who follows
+//! says so and keeps the connection.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -32,7 +33,10 @@ const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Deserialize)]
 struct Asked {
-    ask: Question,
+    #[serde(default)]
+    follow: bool,
+    #[serde(default)]
+    ask: Option<Question>,
     #[serde(default = "usual_patience")]
     patience_ms: u64,
 }
@@ -45,6 +49,7 @@ fn usual_patience() -> u64 {
 enum Word {
     Asked(u64, Question, u64, SyncSender<Value>),
     Left(u64),
+    Follows(UnixStream),
 }
 
 /// Everybody who asks.
@@ -52,6 +57,7 @@ pub(super) struct Askers {
     woken: std::fs::File,
     words: Receiver<Word>,
     waiting: BTreeMap<u64, SyncSender<Value>>,
+    followers: Vec<UnixStream>,
 }
 
 impl Askers {
@@ -74,7 +80,7 @@ impl Askers {
             .name("penstock-askers".to_owned())
             .spawn(move || attend(&listener, &sender, &wake))
             .map_err(|source| ProcessError::System { call: "thread", source })?;
-        Ok(Self { woken: woken.into(), words, waiting: BTreeMap::new() })
+        Ok(Self { woken: woken.into(), words, waiting: BTreeMap::new(), followers: Vec::new() })
     }
 
     /// What to poll.
@@ -92,8 +98,17 @@ impl Askers {
                 Some(Event::Asked(ask, question, patience_ms))
             }
             Word::Left(ask) => self.waiting.remove(&ask).map(|_| Event::Left(ask)),
+            Word::Follows(stream) => {
+                self.followers.push(stream);
+                None
+            }
         };
         words.into_iter().filter_map(event).collect()
+    }
+
+    /// Connections of those who follow since the last look.
+    pub(super) fn take_followers(&mut self) -> Vec<UnixStream> {
+        std::mem::take(&mut self.followers)
     }
 
     /// Gives an asker its answer.
@@ -138,11 +153,17 @@ fn converse(
     let mut line = String::new();
     BufReader::new(stream.take(QUESTION_BYTES_MAX)).read_line(&mut line)?;
     let answer = match serde_json::from_str::<Asked>(&line) {
-        Ok(asked) => {
+        Ok(Asked { follow: true, .. }) => {
+            let _ = sender.send(Word::Follows(stream.try_clone()?));
+            let _ = (&*wake).write(b"!");
+            return Ok(());
+        }
+        Ok(Asked { ask: None, .. }) => json!({"ok": false, "problem": "nothing is asked"}),
+        Ok(Asked { ask: Some(question), patience_ms, .. }) => {
             let (reply, answers) = sync_channel(1);
-            let patience_ms = asked.patience_ms.min(PATIENCE_MAX_MS);
+            let patience_ms = patience_ms.min(PATIENCE_MAX_MS);
             let until = Instant::now() + Duration::from_millis(patience_ms) + PATIENCE;
-            let _ = sender.send(Word::Asked(ask, asked.ask, patience_ms, reply));
+            let _ = sender.send(Word::Asked(ask, question, patience_ms, reply));
             let _ = (&*wake).write(b"!");
             let answer = await_answer(stream, &answers, until);
             if answer.is_none() {

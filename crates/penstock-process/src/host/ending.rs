@@ -3,6 +3,7 @@
 use crate::coordinator::messages::{GangReport, Over};
 use crate::host::Host;
 use crate::host::messages::Body;
+use crate::host::subscriptions::LAST_WORDS_MS;
 use crate::job::state::Phase;
 use crate::vote::storage::VoteStorage;
 
@@ -33,8 +34,9 @@ impl Ending {
         self.left.is_some()
     }
 
-    pub(super) fn due_ms(&self) -> Option<u64> {
-        self.since_ms.filter(|_| !self.told).map(|since_ms| since_ms + GOODBYE_MS)
+    pub(super) fn due_ms(&self, now_ms: u64) -> Option<u64> {
+        let since_ms = self.since_ms.filter(|_| !self.told)?;
+        Some(since_ms + if now_ms < since_ms + LAST_WORDS_MS { LAST_WORDS_MS } else { GOODBYE_MS })
     }
 
     /// Why this host waits no longer for the others.
@@ -50,6 +52,9 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         let since_ms = *self.ending.since_ms.get_or_insert(self.now_ms);
+        if self.waits_for_last_words(since_ms) {
+            return;
+        }
         let (waits, limit_ms) = match &self.leading {
             Some(leading) => (leading.expects_goodbyes(self.rank), GOODBYE_MS.max(self.config.lease_ms)),
             None => (!self.below.heard().is_empty(), GOODBYE_MS),
@@ -66,9 +71,10 @@ impl<S: VoteStorage> Host<S> {
     /// Says goodbye for an agent that leaves the job, nothing of it running any more: the host rank is free at once, without a lease. Who leads
     /// cannot say it to anybody: the next leader has to wait until its leases are over in any case.
     pub(super) fn say_leaving(&mut self) {
-        let report = self.agent.report().filter(|report| {
-            self.ending.left.is_none() && report.gangs.iter().all(|gang| gang.alive() == 0)
-        });
+        let report = self
+            .agent
+            .report()
+            .filter(|report| self.ending.left.is_none() && report.gangs.iter().all(|gang| gang.alive() == 0));
         let Some(why) = report.and_then(|report| report.leaves.clone()) else { return };
         let Some(parent) = self.upward.parent() else { return };
         if self.say(parent, Body::Goodbye { host: self.me.id, why: why.clone() }) {

@@ -4,7 +4,9 @@
 //! it can have any rest (H2, H3): it stops to count a host when its subtree does, and every lease given until then ends with the
 //! leader's own.
 
+mod host_rows;
 mod host_watch;
+pub(in crate::host) mod job_incident;
 mod requests;
 mod resizing;
 pub mod sizes;
@@ -12,8 +14,6 @@ mod troubles;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-
-use serde_json::{Value, json};
 
 use crate::coordinator::decider::Decider;
 use crate::coordinator::messages::{Order, Orders};
@@ -28,7 +28,7 @@ use crate::job::Job;
 use crate::job::state::wall_s;
 use crate::lease::grant;
 use crate::lease::host_state::HostState;
-use crate::tree::host_list::{HostId, HostList, children};
+use crate::tree::host_list::{HostId, children};
 use crate::tree::summary::{Summary, Troubles};
 use crate::vote::storage::VoteStorage;
 
@@ -84,6 +84,8 @@ pub struct Leading {
     resting: Arc<BTreeSet<u32>>,
     /// How hosts were lost, by host rank.
     losses: BTreeMap<u32, HostLoss>,
+    /// Which those were: another may have the host rank by now.
+    lost_ids: BTreeMap<u32, HostId>,
     /// When a host rank was last filled, in the coordinator's time, and when each.
     filled_ms: u64,
     filled: Arc<BTreeMap<u32, u64>>,
@@ -182,29 +184,8 @@ impl Leading {
     }
 
     /// What people should mend on a host, or know about the place of one that is missing.
-    fn words_about(&self, rank: u32) -> Option<String> {
+    pub(super) fn words_about(&self, rank: u32) -> Option<String> {
         self.troubles.of_host(rank).map(str::to_owned).or_else(|| self.requests.words(rank))
-    }
-
-    /// Hosts and their states.
-    pub(super) fn host_rows(&self, list: &HostList, now_ms: u64) -> Vec<Value> {
-        let rows = list.hosts.iter().zip(&self.tracks).enumerate().map(|(rank, (entry, track))| {
-            let rests = list.resting.contains(&(rank as u32)) && track.state == HostState::Here;
-            let state = if rests { HostState::Spare } else { track.state };
-            json!({
-                "rank": rank, "name": entry.name, "address": entry.address.to_string(), "state": state,
-                "since_s": now_ms.saturating_sub(track.since_ms) as f64 / 1000.0, "slots": entry.slots,
-                "rack": entry.rack, "trouble": self.words_about(rank as u32), "voter": list.voters.contains(&entry.id), "first_rank": list.first_rank(rank as u32),
-            })
-        });
-        let waiting = self.joiners.values().map(|(request, _)| {
-            let state = if request.stuck { HostState::Unkillable } else { HostState::Spare };
-            json!({
-                "rank": null, "name": request.entry.name, "address": request.entry.address.to_string(), "state": state,
-                "rack": request.entry.rack,
-            })
-        });
-        rows.chain(waiting).collect()
     }
 }
 
@@ -268,6 +249,7 @@ impl<S: VoteStorage> Host<S> {
             ranks: Arc::default(),
             resting: Arc::default(),
             losses: BTreeMap::new(),
+            lost_ids: BTreeMap::new(),
             filled_ms: 0,
             filled: Arc::default(),
             goodbyes: BTreeMap::new(),
@@ -333,6 +315,8 @@ impl<S: VoteStorage> Host<S> {
             let me = self.me.id;
             for voter in voters.iter().copied().filter(|voter| *voter != me) {
                 if self.reach(voter) {
+                    // Nobody stands above who leads, so those who may lead next keep what its ranks say.
+                    self.tell_stderr(voter);
                     self.say(voter, Body::Pledge { number });
                 }
             }
@@ -399,6 +383,8 @@ impl<S: VoteStorage> Host<S> {
 
     /// What all hosts are to do, if it is something else than before.
     fn give_out(&mut self, leading: &mut Leading, orders: Orders) {
+        // First, because after the last orders nobody listens.
+        self.tell_incidents(leading, &orders);
         let bare = |orders: &Orders| Orders { number: 0, look_at_ms: None, ..orders.clone() };
         if leading.given.as_ref().is_some_and(|given| bare(given) == bare(&orders)) {
             return;

@@ -28,8 +28,8 @@ const TROUBLE_MS: u64 = 3000;
 const STAND_BACK_MS: u64 = 10_000;
 /// And how long the leader of a job that lives has to find hosts that meet without it: it looks each second.
 const LIVING_MS: u64 = 3000;
-/// Hosts that are asked in place of a leader that is lost.
-const OTHERS_MAX: usize = 5;
+/// Hosts that a host without a place is told of, for the time when the endpoint is gone.
+const KNOWN_MAX: usize = 8;
 /// Names of missing hosts that are listed.
 const NAMED_MAX: usize = 8;
 
@@ -44,8 +44,8 @@ pub(super) struct Meeting {
     asked: Option<(u64, HostId)>,
     /// Who was named as one who may know better, and when.
     instead: Option<(SocketAddr, u64)>,
-    /// Where else it may ask.
-    others: Vec<SocketAddr>,
+    /// Who else may know who leads.
+    known: Vec<SocketAddr>,
     /// Why it has no place yet.
     pub(super) why: Option<String>,
     /// What people are told about that, and when it changed.
@@ -69,6 +69,19 @@ impl Meeting {
     /// What people call a host that came.
     pub(super) fn name_of(&self, host: HostId) -> String {
         self.came.get(&host).map_or_else(|| host.to_string(), |request| request.entry.name.clone())
+    }
+
+    /// Hosts of the job, as its leader named them.
+    pub(super) fn note_known(&mut self, mut hosts: Vec<SocketAddr>) {
+        hosts.truncate(KNOWN_MAX);
+        self.known = hosts;
+    }
+
+    /// Whom to try while the endpoint cannot be reached: hosts of the job and the endpoint, in turns.
+    fn whom_else(&self, now_ms: u64) -> Option<(SocketAddr, u64)> {
+        let turn = (now_ms / ELSEWHERE_MS) as usize % (self.known.len() + 1);
+        let known = self.known.get(turn).filter(|_| self.unreached.is_some());
+        known.map(|address| (*address, now_ms))
     }
 
     fn arrive(&mut self, host: HostId, request: JoinRequest) {
@@ -110,39 +123,15 @@ impl<S: VoteStorage> Host<S> {
         }
         let now_ms = self.now_ms;
         self.meeting.instead.take_if(|(_, named_ms)| now_ms > *named_ms + ELSEWHERE_MS);
+        if self.meeting.instead.is_none() {
+            self.meeting.instead = self.meeting.whom_else(now_ms);
+        }
         let to = self.meeting.instead.map_or(self.config.endpoint, |(address, _)| address);
         let link = self.links.at(to);
         match link.and_then(|link| self.links.host(link)) {
             Some(host) => self.ask_for_a_place(host),
-            None => {
-                self.dial(to);
-                self.ask_elsewhere();
-            }
+            None => self.dial(to),
         }
-    }
-
-    /// A spare whose leader is lost, perhaps with the place where hosts meet, asks those who keep the journal.
-    fn ask_elsewhere(&mut self) {
-        for place in self.meeting.others.clone() {
-            match self.links.at(place).and_then(|link| self.links.host(link)) {
-                Some(host) => return self.ask_for_a_place(host),
-                None => self.dial(place),
-            }
-        }
-    }
-
-    /// Remembers where else to ask.
-    pub(super) fn note_others(&mut self, others: Vec<SocketAddr>) {
-        if !others.is_empty() {
-            self.meeting.others = others.into_iter().take(OTHERS_MAX).collect();
-        }
-    }
-
-    /// Hosts that know who leads after this one.
-    fn voters_beside_me(&self) -> Vec<SocketAddr> {
-        let list = &self.membership.list;
-        let others = list.voters.iter().filter(|voter| **voter != self.me.id);
-        others.filter_map(|voter| Some(list.entry(*voter)?.address)).take(OTHERS_MAX).collect()
     }
 
     /// A dial failed. Without a place, people want to know why.
@@ -255,16 +244,24 @@ impl<S: VoteStorage> Host<S> {
             self.tell_list(from);
         } else if let Some(leading) = &mut self.leading {
             let why = leading.note_joiner(request, self.now_ms);
-            let others = self.voters_beside_me();
-            self.say(from, Body::Refused { why, for_good: false, ask: None, others });
+            self.say(from, Body::Known { hosts: self.who_knows_the_leader() });
+            self.say(from, Body::Refused { why, for_good: false, ask: None });
         } else if self.rank.is_some() {
             let list = &self.membership.list;
             let ask = self.membership.leader.and_then(|leader| list.entry(leader)).cloned();
             let why = "this host does not lead".to_owned();
-            self.say(from, Body::Refused { why, for_good: false, ask, others: Vec::new() });
+            self.say(from, Body::Refused { why, for_good: false, ask });
         } else if self.config.founder {
             self.note_arrival(from, request);
         }
+    }
+
+    /// Voters, one of which leads next, and others.
+    fn who_knows_the_leader(&self) -> Vec<SocketAddr> {
+        let list = &self.membership.list;
+        let (voters, others): (Vec<&HostEntry>, Vec<&HostEntry>) =
+            list.hosts.iter().partition(|entry| list.voters.contains(&entry.id));
+        voters.into_iter().chain(others).take(KNOWN_MAX).map(|entry| entry.address).collect()
     }
 
     /// Why a host can never be part of this job.
@@ -361,8 +358,7 @@ impl<S: VoteStorage> Host<S> {
         others.into_iter().for_each(|host| self.tell_list(host));
     }
 
-    /// Whether all are here that were started, where those are fewer than the job may have: whoever started them knows that no others come
-    /// together, so these need not be a majority.
+    /// Whether all are here that were started, where those are too few: who started them knows of no others, so they need no majority.
     fn all_came(&self, count: u32) -> bool {
         let enough = self.config.sizes.iter().any(|size| *size <= count) || count >= self.config.nnodes;
         enough && self.config.comes.is_some_and(|comes| count >= comes)
@@ -432,7 +428,6 @@ impl<S: VoteStorage> Host<S> {
         let known = &self.membership.list;
         let same_hosts = self.rank == rank && known.hosts.is_same(&list.hosts);
         let same_tree = same_hosts && known.voters == list.voters;
-        // Of a host that rests nothing counts that it ran before.
         let same_gang = same_hosts && known.resting == list.resting;
         (self.rank, self.membership.list) = (rank, list);
         if !same_hosts {

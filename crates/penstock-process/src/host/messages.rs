@@ -10,9 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::coordinator::messages::Orders;
+use crate::host::clock::HostClock;
 use crate::host::config::Versions;
 use crate::host::messages::list_news::ListNews;
 use crate::host::questions::answer::Answer;
+use crate::logs::stderr_tail::RankStderr;
 use crate::tree::host_list::{HostEntry, HostId};
 use crate::tree::rank_set::RankSet;
 use crate::tree::summary::Summary;
@@ -111,9 +113,11 @@ pub enum Body {
         for_good: bool,
         /// Who may know better.
         ask: Option<HostEntry>,
-        /// Where else to ask, should the sender and the place where hosts meet be lost: hosts that keep the journal.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        others: Vec<SocketAddr>,
+    },
+    /// Hosts that know who leads, to one that waits for a place: the host that it came to may be the next that is lost.
+    Known {
+        /// Voters first.
+        hosts: Vec<SocketAddr>,
     },
     /// The host list, to whoever has an older one.
     List(ListNews),
@@ -141,8 +145,14 @@ pub enum Body {
         number: u64,
         /// From when it was sent.
         lease_ms: u64,
+        /// How long the heartbeat had been there, on the sender's clock.
+        #[serde(default)]
+        waited_ms: u64,
         /// The coordinator's time when this was sent; nothing where the sender does not know it.
         coordinator_ms: Option<u64>,
+        /// How wrong that may be, measured on all edges above.
+        #[serde(default)]
+        within_ms: u64,
         /// Orders that the child does not have.
         orders: Option<Arc<JobOrders>>,
         /// What the child does not know of the host list.
@@ -156,6 +166,17 @@ pub enum Body {
         /// In words.
         why: String,
     },
+    /// The newest of what ranks of a host wrote to standard error: of the sender, or of a host below it that is lost or failed first.
+    Stderr {
+        /// Whose.
+        host: HostId,
+        /// All that is kept of it.
+        told: Vec<RankStderr>,
+        /// What makes its moments those of the coordinator.
+        clock: HostClock,
+    },
+    /// A failure as it is known over all hosts, from the leader to all.
+    Incident(Arc<Value>),
     /// From voter to voter.
     Vote(Box<VoteMessage>),
     /// From the leader to voters: is this still my term?
@@ -193,12 +214,33 @@ pub enum Body {
         /// Of the question.
         question: u64,
     },
+    /// Somebody follows what hosts write, or still does: see [`crate::host::subscriptions`].
+    Follow {
+        /// Made up by who follows.
+        stream: u64,
+        /// Counts repetitions.
+        number: u64,
+        /// It is on its way down.
+        down: bool,
+        /// What is followed.
+        what: Value,
+        /// What each host is told, by host rank.
+        told: Vec<(u32, Value)>,
+    },
+    /// Nobody follows any more; with a reason, the sender does not take part.
+    Unfollow {
+        /// What was followed.
+        stream: u64,
+        /// In words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
 }
 
 impl Body {
     /// A refusal that names nobody else.
     pub fn refused(why: String, for_good: bool) -> Self {
-        Self::Refused { why, for_good, ask: None, others: Vec::new() }
+        Self::Refused { why, for_good, ask: None }
     }
 }
 
@@ -217,6 +259,8 @@ pub struct Tried {
 pub enum Question {
     /// Hosts, their states, leader, voters.
     Hosts,
+    /// The same, of hosts alone that are not both here and heard on time: for whoever looks again and again.
+    Unsettled,
     /// Workers of all hosts.
     Ps,
     /// What was decided.

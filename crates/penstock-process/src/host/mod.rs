@@ -11,17 +11,22 @@ mod below;
 pub mod clock;
 pub mod config;
 mod ending;
+mod incident_file;
 pub mod leading;
 mod links;
 mod meeting;
 pub mod messages;
+mod neighbour_stderr;
 pub mod questions;
 pub mod run;
 pub mod state_client;
+mod stream_sockets;
+pub mod subscriptions;
 pub mod tasks;
 mod upward;
 pub mod voting;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -30,20 +35,23 @@ use serde_json::Value;
 use crate::coordinator::messages::{Orders, Report};
 use crate::host::agent_side::OwnAgent;
 use crate::host::below::Below;
-use crate::host::clock::CoordinatorClock;
+use crate::host::clock::{CoordinatorClock, ParentClock};
 use crate::host::config::HostConfig;
 use crate::host::ending::Ending;
 use crate::host::leading::Leading;
+use crate::host::leading::job_incident::JobIncident;
 pub use crate::host::links::LinkId;
 use crate::host::links::Links;
 use crate::host::meeting::Meeting;
 use crate::host::messages::list_news::ListSteps;
 use crate::host::messages::{Body, Header, JobOrders, Message, Question};
+use crate::host::neighbour_stderr::NeighbourStderr;
 use crate::host::questions::Questions;
 use crate::host::questions::answer::Part;
 pub use crate::host::questions::status::HostStatus;
 use crate::host::state_client::StateClient;
-use crate::host::upward::Upward;
+use crate::host::subscriptions::{Subscription, Subscriptions};
+use crate::host::upward::{Granted, Upward};
 use crate::host::voting::{OpenVotes, Voter};
 use crate::job::{GangPlan, Job};
 use crate::lease::grant;
@@ -88,6 +96,12 @@ pub enum Event {
     Left(u64),
     /// A task for a question is done, with what it found, or why it could not be.
     Done(u64, Result<Vec<Part>, String>),
+    /// Somebody on this host follows, or still does.
+    Follow(Subscription),
+    /// Nobody on this host follows that any more.
+    Unfollow(u64),
+    /// The sender of a subscription has ended.
+    SourceEnded(u64),
     /// The state directory of the job says something.
     State(StateAnswer),
     /// It is time.
@@ -117,8 +131,27 @@ pub enum Effect {
     Task(u64, Value, u64),
     /// Nobody waits for that any more.
     EndTask(u64),
+    /// What this host writes is to be sent for a subscription, or its sender is told something.
+    Source {
+        /// For whom.
+        stream: u64,
+        /// The own host rank.
+        rank: u32,
+        /// What is followed.
+        what: Value,
+        /// What this host is told about it.
+        told: Value,
+    },
+    /// Nothing is sent for it any more.
+    EndSource(u64),
+    /// The job ends: what was written last is sent, and then the senders end.
+    FinishSources,
+    /// Who follows on this host hears that a host does not take part.
+    Unfollowed(u64, String),
     /// Something is to be done in the state directory.
     State(StateTask),
+    /// A failure as it is known over all hosts is to be written down.
+    Incident(Arc<Value>),
     /// Words for whoever looks for a reason later.
     Note(String),
 }
@@ -166,6 +199,10 @@ pub struct Host<S: VoteStorage> {
     votes: bool,
     leading: Option<Box<Leading>>,
     questions: Questions,
+    neighbours: NeighbourStderr,
+    /// The newest failure of each gang, as it was told while this host led: it may lead again in another term.
+    incidents: BTreeMap<usize, JobIncident>,
+    subscriptions: Subscriptions,
     state: StateClient,
     ending: Ending,
     out: Vec<Effect>,
@@ -175,13 +212,14 @@ impl<S: VoteStorage> Host<S> {
     /// A host that begins, or begins again with what it kept.
     pub fn new(now_ms: u64, given: Given<S>, kept: Option<Membership>) -> Self {
         let me = given.config.entry(given.port);
+        let links = Links::of(me.id);
         let mut host = Self {
             now_ms,
             me,
             clock: CoordinatorClock::default(),
             membership: Membership::default(),
             rank: None,
-            links: Links::default(),
+            links,
             steps: ListSteps::default(),
             meeting: Meeting::default(),
             upward: Upward::default(),
@@ -194,6 +232,9 @@ impl<S: VoteStorage> Host<S> {
             votes: false,
             leading: None,
             questions: Questions::default(),
+            neighbours: NeighbourStderr::default(),
+            incidents: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
             state: StateClient::default(),
             ending: Ending::default(),
             out: Vec::new(),
@@ -234,6 +275,9 @@ impl<S: VoteStorage> Host<S> {
             Event::Asked(ask, question, patience_ms) => self.ask(ask, question, patience_ms),
             Event::Left(ask) => self.withdraw_ask(ask),
             Event::Done(question, found) => self.take_task(question, found),
+            Event::Follow(subscription) => self.follow(subscription),
+            Event::Unfollow(stream) => self.unfollow(stream),
+            Event::SourceEnded(stream) => self.note_source_ended(stream),
             Event::State(answer) => self.hear_state(answer),
             Event::Tick => {}
         }
@@ -250,8 +294,9 @@ impl<S: VoteStorage> Host<S> {
             self.voting_due_ms(),
             self.leading_due_ms(),
             self.questions.due_ms(),
+            self.subscriptions.due_ms(),
             self.state_due_ms(),
-            self.ending.due_ms(),
+            self.ending.due_ms(self.now_ms),
         ];
         times.into_iter().flatten().min().unwrap_or(self.now_ms + 1000)
     }
@@ -269,6 +314,7 @@ impl<S: VoteStorage> Host<S> {
             self.lead();
         }
         self.climb();
+        self.pass_stderr_on();
         self.say_leaving();
         self.end_if_over();
         self.keep_state();
@@ -276,6 +322,7 @@ impl<S: VoteStorage> Host<S> {
         self.say_why();
         self.tell_agent();
         self.keep_questions();
+        self.keep_subscriptions();
     }
 
     fn hear(&mut self, link: LinkId, message: Message) {
@@ -300,23 +347,28 @@ impl<S: VoteStorage> Host<S> {
         match body {
             Body::Hello { .. } => self.greet(from),
             Body::Join(request) => self.hear_join(from, *request),
-            Body::Refused { why, for_good, ask, others } => {
-                self.note_others(others);
-                self.hear_refusal(from, why, for_good, ask);
-            }
+            Body::Known { hosts } => self.meeting.note_known(hosts),
+            Body::Refused { why, for_good, ask } => self.hear_refusal(from, why, for_good, ask),
             Body::List(list) => self.hear_list(from, list),
             Body::Lacks => self.hear_lack(from),
             Body::Attach { attachment } => self.hear_attach(from, attachment),
-            Body::Detach => self.below.remove(from),
+            Body::Detach => {
+                self.below.remove(from);
+                self.neighbours.forget(from);
+            }
             Body::Heartbeat { number, orders, summary } => {
                 self.hear_heartbeat(from, number, orders, summary);
             }
-            Body::Grant { number, lease_ms, coordinator_ms, orders, list } => {
+            Body::Grant { number, lease_ms, waited_ms, coordinator_ms, within_ms, orders, list } => {
                 // First, because orders may be about hosts that are new.
                 list.into_iter().for_each(|list| self.hear_list(from, list));
-                self.hear_grant(from, header, (number, lease_ms, coordinator_ms), orders);
+                let shown = |coordinator_ms| ParentClock { coordinator_ms, waited_ms, within_ms };
+                let granted = Granted { number, lease_ms, shown: coordinator_ms.map(shown) };
+                self.hear_grant(from, header, granted, orders);
             }
             Body::Goodbye { host, why } => self.hear_goodbye(from, host, why),
+            Body::Stderr { host, told, clock } => self.hear_stderr(from, host, told, clock),
+            Body::Incident(incident) => self.hear_incident(from, header, incident),
             Body::Vote(message) => self.hear_vote(from, *message),
             Body::Pledge { number } => self.hear_pledge(from, header, number),
             Body::Pledged { number } => self.hear_pledged(from, header, number),
@@ -325,6 +377,10 @@ impl<S: VoteStorage> Host<S> {
             }
             Body::Answer { question, down, answer } => self.hear_answer(from, (question, down), *answer),
             Body::Withdraw { question } => self.hear_withdrawal(from, question),
+            Body::Follow { stream, number, down, what, told } => {
+                self.hear_follow(from, down, Subscription { stream, number, what, told });
+            }
+            Body::Unfollow { stream, why } => self.hear_unfollow(from, stream, why),
         }
     }
 
@@ -417,6 +473,7 @@ impl<S: VoteStorage> Host<S> {
     /// Nothing reaches a host any more, until there is another link.
     fn lose_route(&mut self, host: HostId) {
         self.forget_arrival(host);
+        self.neighbours.forget_told(host);
         self.lose_answers(host);
         self.below.lose(host);
         self.upward.lose(host, self.now_ms);

@@ -10,7 +10,7 @@ pub(super) mod status;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::host::messages::{Body, Question};
 use crate::host::questions::answer::{Answer, Part};
@@ -213,7 +213,7 @@ impl<S: VoteStorage> Host<S> {
     fn pass_on(&mut self, question: u64, asker: Asker, what: Question, patience_ms: u64) {
         let for_all = what.hosts(self.membership.list.len());
         let nobody_leads = for_all.is_none() && self.membership.leader.is_none();
-        if self.leading.is_some() || self.rank.is_none() || what == Question::Hosts && nobody_leads {
+        if self.leading.is_some() || self.rank.is_none() || what.is_of_hosts() && nobody_leads {
             self.ask_below(question, asker, what, patience_ms);
             return;
         }
@@ -316,15 +316,18 @@ impl<S: VoteStorage> Host<S> {
             return;
         }
         let mut task = task.clone();
-        let orders = self.orders.as_ref().filter(|orders| orders.wall_ms != 0 && task.is_object());
-        if let Some(orders) = orders {
-            // What the leader's clock shows now, so that moments of this host can be said in its time.
-            let wall_ms = self.clock.coordinator_ms(self.now_ms).saturating_add_signed(orders.wall_ms);
-            task["leader_wall_ms"] = json!(wall_ms);
-        }
+        self.note_leader_time(&mut task);
         open.works = true;
         let limit_ms = below_ms(open.until_ms, self.now_ms);
         self.out.push(Effect::Task(question, task, limit_ms));
+    }
+
+    /// Tells what the leader's clock shows now, so that moments of this host can be said in its time.
+    pub(super) fn note_leader_time(&self, told: &mut Value) {
+        if let Some(orders) = self.orders.as_ref().filter(|orders| orders.wall_ms != 0 && told.is_object()) {
+            let wall_ms = self.clock.coordinator_ms(self.now_ms).saturating_add_signed(orders.wall_ms);
+            told["leader_wall_ms"] = json!(wall_ms);
+        }
     }
 
     /// Asks the hosts below that were not asked yet and speak for somebody who has not answered.

@@ -14,14 +14,16 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::complain;
-use crate::coordinator::messages::{Orders, Over, Report};
+use crate::coordinator::messages::{LeaseRenewal, Orders, Over, Report};
 use crate::error::{ProcessError, Result};
 use crate::host::asker::Askers;
 use crate::host::config::{self, HostConfig};
 use crate::host::messages::list_news::ListNews;
 use crate::host::messages::{Body, Message};
+use crate::host::stream_sockets::{Said, StreamSockets, bulk};
+use crate::host::subscriptions::Toward;
 use crate::host::tasks::Tasks;
-use crate::host::{Effect, Event, Given, Host, LinkId, Membership};
+use crate::host::{Effect, Event, Given, Host, LinkId, Membership, incident_file};
 use crate::job::JobDirectory;
 use crate::job::journal::Journal;
 use crate::job::state::Phase;
@@ -56,10 +58,9 @@ struct Driver {
     heard: Vec<u8>,
     askers: Askers,
     tasks: Tasks,
+    streams: StreamSockets,
     state: Option<StateThread>,
     journal: Journal,
-    /// What the agent was told last.
-    told: Option<Arc<Orders>>,
     /// The newest message with a whole host list, and its bytes: many hosts are told the same at once.
     whole_list: Option<(Message, Vec<u8>)>,
     /// Lines of the job's journal that are in the file already.
@@ -99,6 +100,7 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
     let digest = digest(&job);
     let state = state_thread(&config)?;
     let tasks = Tasks::new(directory, &job, config.open)?;
+    let streams = StreamSockets::new(directory, &job, config.host.0, tasks.processes());
     let given = Given {
         config,
         job: Arc::new(job),
@@ -118,9 +120,9 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
         heard: Vec::new(),
         askers: Askers::listen(directory)?,
         tasks,
+        streams,
         state,
         journal,
-        told: None,
         whole_list: None,
         written,
         to_network: BTreeMap::new(),
@@ -155,19 +157,35 @@ impl Driver {
                 [self.agent.as_raw_fd(), self.network.number(), self.askers.number(), self.tasks.number()];
             let numbers = numbers.into_iter().chain(self.state.as_ref().map(StateThread::number));
             let mut interests: Vec<_> = numbers.map(|number| interest(number, libc::POLLIN)).collect();
+            let own = interests.len();
+            interests.extend(self.streams.interests(|stream| self.waiting_bytes(stream)));
             system::poll(&mut interests, Some(Duration::from_millis(wait_ms)));
-            for event in self.network.turn(now_ms()) {
-                self.take(event);
+            // Whoever has nothing to say costs no call: an idle host wakes once for each heartbeat, and there may be many on a machine.
+            let speaks = |place: usize| interests.get(place).is_some_and(|interest| interest.revents != 0);
+            if speaks(1) || self.network.due_ms().is_some_and(|due_ms| now_ms() >= due_ms) {
+                for event in self.network.turn(now_ms()) {
+                    self.take(event);
+                }
             }
-            if interests[0].revents != 0 {
+            if speaks(0) {
                 self.hear_agent();
             }
-            let words = self.askers.take().into_iter().chain(self.tasks.take());
-            for event in words.collect::<Vec<_>>() {
+            let asked = if speaks(2) { self.askers.take() } else { Vec::new() };
+            let done = if speaks(3) { self.tasks.take() } else { Vec::new() };
+            for event in asked.into_iter().chain(done) {
                 self.give(event);
             }
-            for answer in self.state.as_mut().map(StateThread::take).unwrap_or_default() {
-                self.give(Event::State(answer));
+            for said in self.streams.turn(&interests[own..]) {
+                match said {
+                    Said::Event(event) => self.give(event),
+                    Said::Bulk(stream, body) => self.pass_on(stream, &body),
+                }
+            }
+            self.askers.take_followers().into_iter().for_each(|follower| self.streams.admit(follower));
+            if own > 4 && speaks(4) {
+                for answer in self.state.as_mut().map(StateThread::take).unwrap_or_default() {
+                    self.give(Event::State(answer));
+                }
             }
             if now_ms() >= self.host.due_ms() {
                 self.give(Event::Tick);
@@ -175,8 +193,37 @@ impl Driver {
         }
     }
 
+    /// What of a subscription waits for where it goes to next.
+    fn waiting_bytes(&self, stream: u64) -> usize {
+        match self.host.toward(stream) {
+            Some(Toward::Here) => self.streams.waiting_bytes(stream),
+            Some(Toward::Link(link)) => {
+                self.to_network.get(&link).map_or(0, |link| self.network.bulk_bytes(*link))
+            }
+            None => 0,
+        }
+    }
+
+    /// Brings bulk a step further; where nobody knows of it any more, it is dropped.
+    fn pass_on(&mut self, stream: u64, body: &[u8]) {
+        match self.host.toward(stream) {
+            Some(Toward::Here) => {
+                if let Some((_, body)) = bulk(body) {
+                    self.streams.deliver(stream, body);
+                }
+            }
+            Some(Toward::Link(link)) => {
+                if let Some(link) = self.to_network.get(&link).copied() {
+                    self.network.send_bulk(link, body);
+                }
+            }
+            None => {}
+        }
+    }
+
     /// Lets what was said last go out, a goodbye for example.
     fn leave(&mut self) {
+        self.streams.end_all();
         self.tasks.end_all();
         let until_ms = now_ms() + LEAVE_MS;
         self.to_host
@@ -227,29 +274,32 @@ impl Driver {
                 self.network.close(known);
                 return Some(link);
             }
-            Effect::Order(orders) => self.tell_agent(orders),
-            Effect::Renew(lease_until_ms) => {
-                if let Some(told) = self.told.take() {
-                    let lease_until_ms = Some(lease_until_ms);
-                    self.tell_agent(Arc::new(Orders { lease_until_ms, ..Orders::clone(&told) }));
-                }
-            }
+            Effect::Order(orders) => self.tell_agent(&*orders),
+            Effect::Renew(renewed_until_ms) => self.tell_agent(&LeaseRenewal { renewed_until_ms }),
             Effect::Keep(membership) => self.keep(*membership),
             Effect::Write(lines) => self.write(lines),
             Effect::State(task) => self.state.iter().for_each(|state| state.give(task.clone())),
             Effect::Answer(ask, answer) => self.askers.answer(ask, answer),
             Effect::Task(question, task, limit_ms) => self.tasks.begin(question, task, limit_ms),
             Effect::EndTask(question) => self.tasks.end(question),
+            Effect::Incident(incident) => incident_file::write(&self.directory, &incident),
+            Effect::Source { stream, rank, what, told } => {
+                if let Some(refusal) = self.streams.tell_sender(stream, rank, &what, told) {
+                    self.pass_on(stream, &refusal);
+                }
+            }
+            Effect::EndSource(stream) => self.streams.end_sender(stream),
+            Effect::FinishSources => self.streams.finish(),
+            Effect::Unfollowed(stream, why) => self.streams.refuse(stream, &why),
             Effect::Note(words) => complain!("penstock-host: {words}"),
         }
         None
     }
 
-    fn tell_agent(&mut self, orders: Arc<Orders>) {
-        let mut line = serde_json::to_vec(&*orders).expect("orders are plain values");
+    fn tell_agent(&mut self, word: &impl serde::Serialize) {
+        let mut line = serde_json::to_vec(word).expect("orders are plain values");
         line.push(b'\n');
         self.agent_gone |= (&self.agent).write_all(&line).is_err();
-        self.told = Some(orders);
     }
 
     fn send(&mut self, to: network::LinkId, message: Message) {
@@ -286,6 +336,9 @@ impl Driver {
             }
             NetworkEvent::Frame { link, body } => {
                 let Some(known) = self.to_host.get(&link).copied() else { return };
+                if let Some((stream, _)) = bulk(&body) {
+                    return self.pass_on(stream, &body);
+                }
                 match serde_json::from_slice::<Message>(&body) {
                     Ok(message) => self.give(Event::Heard(known, message)),
                     Err(problem) => {

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::host::Event;
 use crate::host::questions::answer::Part;
+pub(in crate::host) use crate::host::tasks::work::MARK;
 use crate::host::tasks::work::{Ending, Program, Work};
 use crate::job::state::wall_s;
 use crate::job::{Job, JobDirectory};
@@ -85,6 +86,11 @@ impl Tasks {
         self.woken.as_raw_fd()
     }
 
+    /// How many processes there are for questions; others of this host are counted there too.
+    pub(super) fn processes(&self) -> &Arc<AtomicUsize> {
+        &self.count
+    }
+
     /// Those that are done.
     pub(super) fn take(&mut self) -> Vec<Event> {
         while (&self.woken).read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
@@ -148,11 +154,7 @@ impl Tasks {
         let python = self.python.clone().ok_or("the job knows no Python there")?;
         let own_ms = limit_ms - (limit_ms / HELPER_SHARE).min(HELPER_MS);
         task["limit_s"] = json!(own_ms as f64 / 1000.0);
-        if let Some(leader_ms) = task["leader_wall_ms"].as_i64() {
-            // Less than a message takes is no difference that can be told.
-            let clock_ms = leader_ms - (wall_s() * 1000.0) as i64;
-            task["clock_ms"] = json!(if clock_ms.abs() < CLOCK_MS { 0 } else { clock_ms });
-        }
+        note_clock(&mut task);
         let place = self.directory.path().to_string_lossy().into_owned();
         let words = ["-m", "penstock.process.questions.task"].map(str::to_owned);
         let words = [python].into_iter().chain(words).chain([place]).collect();
@@ -172,6 +174,14 @@ impl Tasks {
         while self.count.load(Ordering::SeqCst) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+}
+
+/// Where the leader's clock is told, what to add to this host's to get it; less than a message takes is no difference that can be told.
+pub(super) fn note_clock(told: &mut Value) {
+    if let Some(leader_ms) = told["leader_wall_ms"].as_i64() {
+        let clock_ms = leader_ms - (wall_s() * 1000.0) as i64;
+        told["clock_ms"] = json!(if clock_ms.abs() < CLOCK_MS { 0 } else { clock_ms });
     }
 }
 

@@ -3,4 +3,5 @@
 pub mod console;
 pub mod last_words;
 pub mod pump;
+pub mod stderr_tail;
 pub mod tail;

@@ -8,6 +8,7 @@ mod distress;
 pub mod in_hand;
 mod log;
 mod segments;
+mod stderr_news;
 mod thread;
 mod worker_log;
 
@@ -27,6 +28,7 @@ use self::distress::{DistressScanner, Distresses};
 use self::in_hand::InHand;
 use self::log::{Log, Rotation};
 pub use self::segments::Listing;
+use self::stderr_news::StderrNews;
 use self::thread::{PumpThread, Source};
 use self::worker_log::WorkerLog;
 use crate::error::{ProcessError, Result};
@@ -104,6 +106,8 @@ struct Shared {
     moving_since_ms: AtomicU64,
     /// What we have to say ourselves.
     announcements: Mutex<Vec<String>>,
+    /// What nobody outside of this host knows yet of what workers wrote to standard error.
+    stderr: StderrNews,
 }
 
 impl Shared {
@@ -289,6 +293,12 @@ impl Pump {
         known.map_or_else(Vec::new, |kept| {
             kept.distresses.lock().expect("nobody panics while holding this").all()
         })
+    }
+
+    /// What workers wrote to standard error since the last call, as text; of a line without an end what comes before it, unless the writer is
+    /// gone. Nothing before the first call, so who never asks pays nothing.
+    pub fn take_stderr(&self) -> Vec<(Speaker, String)> {
+        self.shared.stderr.take()
     }
 
     /// A line of ours to the person, between those of workers.

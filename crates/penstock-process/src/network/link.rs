@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use super::frame::{FrameDecoder, FrameError};
-use super::send_queue::SendQueue;
+use super::send_queue::{Class, SendQueue};
 use super::socket;
 use super::strangers::Stranger;
 
@@ -270,12 +270,12 @@ impl Link {
     }
 
     /// Takes a frame for the peer and begins to send it. False where the link is not open or the queue is full.
-    pub(super) fn send(&mut self, frame: Vec<u8>, queue_bytes_max: usize) -> Option<u64> {
+    pub(super) fn send(&mut self, class: Class, frame: Vec<u8>, queue_bytes_max: usize) -> Option<u64> {
         if self.stage != Stage::Open || self.broken.is_some() {
             return None;
         }
         let waits = self.wants_write();
-        if !self.queue.push(frame, queue_bytes_max) {
+        if !self.queue.push(class, frame, queue_bytes_max) {
             return None;
         }
         if waits {
@@ -294,6 +294,10 @@ impl Link {
 
     pub(super) fn queued_bytes(&self) -> usize {
         self.queue.bytes()
+    }
+
+    pub(super) fn bulk_bytes(&self) -> usize {
+        self.queue.bulk_bytes()
     }
 
     /// Something waits until the socket takes more.

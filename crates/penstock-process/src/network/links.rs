@@ -17,6 +17,7 @@ use super::Limits;
 use super::frame;
 use super::key::JobKey;
 use super::link::{Link, LinkEnd, Stage};
+use super::send_queue::Class;
 use super::socket;
 use super::strangers::{StrangerCounts, StrangerLog};
 use super::tls::Credentials;
@@ -185,9 +186,27 @@ impl Network {
     /// Takes a frame for the peer and returns at once. False: the link is not open, its queue is full, or the body is larger than
     /// [`frame::BODY_BYTES_MAX`].
     pub fn send(&mut self, link: LinkId, body: &[u8]) -> bool {
+        self.send_as(Class::Words, link, body)
+    }
+
+    /// The same for what may wait: it leaves when nothing else does, and its queue has a limit of its own.
+    pub fn send_bulk(&mut self, link: LinkId, body: &[u8]) -> bool {
+        self.send_as(Class::Bulk, link, body)
+    }
+
+    /// Bulk that waits for a peer.
+    pub fn bulk_bytes(&self, link: LinkId) -> usize {
+        self.links.get(&link).map_or(0, Link::bulk_bytes)
+    }
+
+    fn send_as(&mut self, class: Class, link: LinkId, body: &[u8]) -> bool {
+        let bytes_max = match class {
+            Class::Words => self.limits.queue_bytes_max,
+            Class::Bulk => self.limits.bulk_bytes_max,
+        };
         let sent_bytes = self.links.get_mut(&link).and_then(|open| {
             let frame = frame::encoded(body)?;
-            open.send(frame, self.limits.queue_bytes_max)
+            open.send(class, frame, bytes_max)
         });
         let Some(sent_bytes) = sent_bytes else {
             self.totals.refused_frames += 1;
@@ -242,7 +261,7 @@ impl Network {
             return Some(0);
         }
         let deadline_ms = self.deadlines.first().map(|(at_ms, _)| *at_ms);
-        deadline_ms.into_iter().chain(self.door_shut_until_ms).min()
+        deadline_ms.into_iter().chain(self.door_shut_until_ms).chain(self.strangers.due_ms()).min()
     }
 
     /// What the network holds now, and what it has seen since the start.

@@ -34,6 +34,8 @@ pub struct Limits {
     pub dialled_ms: u64,
     /// What may wait for one slow peer.
     pub queue_bytes_max: usize,
+    /// What of bulk may wait for one slow peer, beside that.
+    pub bulk_bytes_max: usize,
     /// How long what is queued may take to leave after a link was closed.
     pub close_ms: u64,
     /// Links of all kinds, half-open ones included.
@@ -47,6 +49,7 @@ impl Default for Limits {
             handshake_ms: 2000,
             dialled_ms: 10_000,
             queue_bytes_max: 8 << 20,
+            bulk_bytes_max: 32 << 20,
             close_ms: 1000,
             links_max: 16_384,
         }

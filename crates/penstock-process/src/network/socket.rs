@@ -15,6 +15,8 @@ const KEEPALIVE_INTERVAL_S: i32 = 5;
 const KEEPALIVE_COUNT: i32 = 4;
 /// Bytes that were sent and not acknowledged for so long end the connection.
 const UNACKNOWLEDGED_MS: i32 = 30_000;
+/// So much waits in the kernel beyond what is on its way: what it has can no longer be overtaken by what is more urgent.
+const UNSENT_BYTES_MAX: i32 = 256 << 10;
 
 fn set(socket: &impl AsRawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     let size = size_of::<i32>() as libc::socklen_t;
@@ -88,5 +90,6 @@ pub(super) fn tune(socket: &TcpStream) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_IDLE_S)?;
     set(socket, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)?;
     set(socket, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, KEEPALIVE_COUNT)?;
+    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)?;
     set(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
 }

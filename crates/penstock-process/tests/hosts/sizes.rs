@@ -46,7 +46,8 @@ fn a_spare_takes_the_rank_of_a_lost_host() {
 #[test]
 fn a_host_that_leaves_is_replaced_without_a_lease() {
     for_seeds(30, "leaves", |seed| {
-        let mut world = World::new(seed, Plan { delay_ms: 10, fanout: 2 + 62 * (seed % 2) as u32, ..plan(4) });
+        let mut world =
+            World::new(seed, Plan { delay_ms: 10, fanout: 2 + 62 * (seed % 2) as u32, ..plan(4) });
         let spare = world.add_host(10, None);
         await_life(&mut world, 4, 0, 20_000);
         pass(&mut world, 3000);
@@ -55,7 +56,11 @@ fn a_host_that_leaves_is_replaced_without_a_lease() {
         let begun_ms = world.now_ms;
         world.dismiss(leaves);
         await_life(&mut world, 4, 1, LEASE_MS);
-        assert!(world.nodes[spare].twin.running && world.now_ms < begun_ms + 3000, "{}", world.notes.join("\n"));
+        assert!(
+            world.nodes[spare].twin.running && world.now_ms < begun_ms + 3000,
+            "{}",
+            world.notes.join("\n")
+        );
     });
 }
 
@@ -104,7 +109,12 @@ fn ranks_that_look_for_notices_make_room_for_more_hosts() {
             world.add_host(if lost == 0 { 0 } else { 7 }, None);
         }
         pass(&mut world, 3000);
-        assert_eq!(world.running(), (2, Some(1)), "who has just come ends nothing: {}", world.notes.join("\n"));
+        assert_eq!(
+            world.running(),
+            (2, Some(1)),
+            "who has just come ends nothing: {}",
+            world.notes.join("\n")
+        );
         if listens {
             await_life(&mut world, 4, 2, 30_000);
             assert_eq!(world.running(), (4, Some(2)));
@@ -113,7 +123,10 @@ fn ranks_that_look_for_notices_make_room_for_more_hosts() {
             pass(&mut world, 60_000);
             assert_eq!(world.running(), (2, Some(1)), "{}", world.notes.join("\n"));
             let lines = journal(&mut world);
-            assert!(lines.iter().any(|line| line["event"] == "leave" && line["leave"] == "stays"), "{lines:?}");
+            assert!(
+                lines.iter().any(|line| line["event"] == "leave" && line["leave"] == "stays"),
+                "{lines:?}"
+            );
         }
     });
 }
@@ -132,7 +145,10 @@ fn failures_of(world: &mut World) -> Vec<(String, u64)> {
     let failures = lines.iter().filter(|line| line["event"] == "failed").map(|line| &line["failure"]);
     failures
         .map(|failure| {
-            (failure["cause"].as_str().unwrap_or_default().to_owned(), failure["incarnation"].as_u64().unwrap_or(99))
+            (
+                failure["cause"].as_str().unwrap_or_default().to_owned(),
+                failure["incarnation"].as_u64().unwrap_or(99),
+            )
         })
         .collect()
 }
@@ -187,7 +203,8 @@ fn has_rank(world: &World, index: usize) -> bool {
 fn a_host_that_returns_in_mid_replacement_disturbs_nobody() {
     for_seeds(60, "returns", |seed| {
         let mut chance = Chance::new(seed, &[2]);
-        let mut world = World::new(seed, Plan { lease_ms: 6000, delay_ms: chance.pick(&[1, 5, 40]), ..plan(4) });
+        let mut world =
+            World::new(seed, Plan { lease_ms: 6000, delay_ms: chance.pick(&[1, 5, 40]), ..plan(4) });
         world.add_host(10, None);
         await_life(&mut world, 4, 0, 20_000);
         pass(&mut world, 3000);
@@ -227,7 +244,8 @@ fn a_lost_host_is_asked_for_of_a_launcher_that_is_there() {
     }
     assert_eq!(wanted(&mut world), [3]);
     let lines = journal(&mut world);
-    let said = |what: &str| lines.iter().any(|line| line["what"].as_str().is_some_and(|said| said.contains(what)));
+    let said =
+        |what: &str| lines.iter().any(|line| line["what"].as_str().is_some_and(|said| said.contains(what)));
     assert!(said("by ssh from the launcher") && said("Permission denied"), "{lines:?}");
     pass(&mut world, 40_000);
     let lines = journal(&mut world);
@@ -241,7 +259,10 @@ fn a_lost_host_is_asked_for_of_a_launcher_that_is_there() {
     pass(&mut world, 12_000);
     assert_eq!(wanted(&mut world), Vec::<u64>::new());
     let lines = journal(&mut world);
-    assert!(lines.iter().any(|line| line["what"].as_str().is_some_and(|said| said.contains("keys"))), "{lines:?}");
+    assert!(
+        lines.iter().any(|line| line["what"].as_str().is_some_and(|said| said.contains("keys"))),
+        "{lines:?}"
+    );
 }
 
 /// Host ranks that the leader wants hosts for, as a launcher hears it that could not log in to one.

@@ -5,6 +5,7 @@ use penstock_process::coordinator::messages::{GangReport, Orders, PreparedLife, 
 use penstock_process::coordinator::verdict::{Action, UNKILLABLE_MS};
 use penstock_process::job::exit::Exit;
 use penstock_process::lease::grant;
+use penstock_process::logs::stderr_tail::RankStderr;
 
 /// What a rank exits with that was asked to leave.
 const LEFT: i32 = 75;
@@ -50,6 +51,9 @@ pub(crate) struct Twin {
     /// It does, and when it was killed.
     stuck: bool,
     killing_since_ms: Option<u64>,
+    /// Its first rank says something in every life, and in which it did.
+    pub(crate) says: bool,
+    said: Option<u32>,
 }
 
 impl Twin {
@@ -77,7 +81,23 @@ impl Twin {
             sticks: false,
             stuck: false,
             killing_since_ms: None,
+            says: false,
+            said: None,
         }
+    }
+
+    /// What its first rank wrote to standard error since the last report.
+    fn words_of_rank(&mut self) -> Vec<RankStderr> {
+        let life = self.life.filter(|life| self.says && self.running && self.said != Some(*life));
+        self.said = life.or(self.said);
+        let text = |life: u32| format!("host rank {:?} in life {life}\n", self.host_rank);
+        let one = |incarnation| RankStderr {
+            role: "rank".to_owned(),
+            rank: 0,
+            incarnation,
+            text: text(incarnation),
+        };
+        life.map(one).into_iter().collect()
     }
 
     /// What slept in the kernel is gone.
@@ -236,7 +256,11 @@ impl Twin {
             exit: exit.clone().filter(|_| !asleep(rank)),
             exit_ms: self.exit_ms.filter(|_| !asleep(rank)),
             asked: self.asked,
-            pulse: steps.get(rank as usize).map(|step| Pulse { step: *step, listens: self.listens, ..Pulse::default() }),
+            pulse: steps.get(rank as usize).map(|step| Pulse {
+                step: *step,
+                listens: self.listens,
+                ..Pulse::default()
+            }),
             heard_ms: None,
             signs: Default::default(),
         };
@@ -259,6 +283,8 @@ impl Twin {
             killing_since_ms: self.killing_since_ms,
             ..GangReport::default()
         };
-        Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable, leaves: self.leaves.clone() }
+        let (stderr, leaves) = (self.words_of_rank(), self.leaves.clone());
+        let gangs = vec![gang];
+        Report { number: self.number, machine: 0, now_ms, stop: None, gangs, unkillable, leaves, stderr }
     }
 }

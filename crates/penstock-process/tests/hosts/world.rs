@@ -44,10 +44,14 @@ pub(crate) struct World {
     pub(crate) quiet: bool,
     /// What hosts answered to who asked on them, the newest last.
     pub(crate) answers: Vec<Value>,
+    /// Failures that hosts were told of.
+    pub(crate) incidents: Vec<(usize, Arc<Value>)>,
     /// When they came.
     pub(crate) answered: Vec<u64>,
     /// Tasks under way: which host, which start of it, which question.
     pub(crate) tasks: BTreeSet<(usize, u32, u64)>,
+    /// Who sends for which subscription.
+    pub(crate) sources: BTreeSet<(usize, u64)>,
     /// Tasks that ever began.
     pub(crate) begun: BTreeSet<(usize, u32, u64)>,
 }
@@ -77,8 +81,10 @@ impl World {
             notes: Vec::new(),
             quiet: false,
             answers: Vec::new(),
+            incidents: Vec::new(),
             answered: Vec::new(),
             tasks: BTreeSet::new(),
+            sources: BTreeSet::new(),
             begun: BTreeSet::new(),
             plan,
         }
@@ -327,8 +333,12 @@ impl World {
                 self.answers.push(answer);
             }
             Effect::Task(question, _, limit_ms) => self.begin_task(index, question, limit_ms),
+            Effect::Source { stream, .. } => drop(self.sources.insert((index, stream))),
+            Effect::EndSource(stream) => drop(self.sources.remove(&(index, stream))),
+            Effect::Unfollowed(stream, why) => self.note(format!("h{index}: {stream} is refused: {why}")),
             Effect::EndTask(question) => drop(self.tasks.remove(&(index, self.nodes[index].start, question))),
-            Effect::Note(_) => {}
+            Effect::Incident(incident) => self.incidents.push((index, incident)),
+            Effect::FinishSources | Effect::Note(_) => {}
         }
     }
 

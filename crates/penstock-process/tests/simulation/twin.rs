@@ -187,6 +187,7 @@ impl Twin {
             gangs: self.gangs.iter().map(|tended| gang_report(tended, now_ms)).collect(),
             unkillable: 0,
             leaves: None,
+            stderr: Vec::new(),
         }
     }
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from penstock.cli.job.home import home
+from penstock.cli.job.relay import execute_there
 from penstock.cli.output import say
 from penstock.errors import RunUnknown
 from penstock.process.job.catalogue import ELSEWHERE, Job, jobs, namesakes
@@ -15,12 +16,17 @@ LISTED = 8
 
 
 def job_called(name: str) -> Job:
-    """The job that a name means. Of several with the same name it is the newest, and the others are named."""
+    """The job that a name means. Of several with the same name it is the newest, and the others are named.
+
+    Of a job that was started by ssh from here, the command is executed on one of its hosts instead.
+    """
     *others, job = namesakes(home(), name)
     if others:
         listed = ", ".join(f"{other.id} ({other.phase()})" for other in reversed(others[-LISTED:]))
         more = f" and {len(others) - LISTED} older" if len(others) > LISTED else ""
         say(f"note: {name} is {job.id}, the newest of {len(others) + 1}; others are {listed}{more}")
+    if job.phase() == ELSEWHERE:
+        execute_there(job, name)
     return job
 
 

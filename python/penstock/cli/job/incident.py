@@ -4,13 +4,19 @@ import json as json_module
 import shlex
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from cyclopts import Parameter
 
 from penstock.cli.job.choice import job_called
 from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say
+from penstock.cli.questions.incident_of_hosts import show_job_incident
+from penstock.errors import IncidentUnknown
+from penstock.process.job.catalogue import Job
 from penstock.process.job.incidents import Incident, last_words, numbers, ranges, read
+from penstock.process.job.job_incidents import job_incidents
+from penstock.process.questions.answers import PATIENCE_S, check_patience
 from penstock.process.stacks import Collected, shown
 from penstock.report.quantities import size
 
@@ -27,10 +33,22 @@ app = command_app(
 RANKS_LISTED = 16
 
 
+Here = Annotated[
+    bool, Parameter(negative=(), help="Of a job of many hosts, what this host alone has written down.")
+]
+
+
 @app.default
 @app.command
-def show(job: str, number: int | None = None, *, json: Json = False) -> int:
-    """Show one failure of a job; the newest, unless a number is given.
+def show(
+    job: str,
+    number: int | None = None,
+    *,
+    here: Here = False,
+    patience: Annotated[float, Parameter(help="Seconds that many hosts may take for details.")] = PATIENCE_S,
+    json: Json = False,
+) -> int:
+    """Show one failure of a job; the newest, unless a number is given. Of a job of many hosts it is told over all of them.
 
     Parameters
     ----------
@@ -40,6 +58,10 @@ def show(job: str, number: int | None = None, *, json: Json = False) -> int:
         Which one, as `penstock incident list` has them.
     """
     handle = job_called(job)
+    check_patience(patience)
+    over_hosts = [] if here else job_incidents(handle)
+    if over_hosts:
+        return show_job_incident(handle, _chosen(handle, over_hosts, number), patience_s=patience, json=json)
     incident = read(handle, number)
     if json:
         print_json({"job": handle.id, "file": str(incident.path), **incident.document})
@@ -50,7 +72,7 @@ def show(job: str, number: int | None = None, *, json: Json = False) -> int:
 
 
 @app.command(name="list")
-def list_(job: str, *, json: Json = False) -> int:
+def list_(job: str, *, here: Here = False, json: Json = False) -> int:
     """List the failures of a job, oldest first.
 
     Parameters
@@ -59,7 +81,8 @@ def list_(job: str, *, json: Json = False) -> int:
         Name of the job, or how it begins.
     """
     handle = job_called(job)
-    rows = [read(handle, number) for number in numbers(handle)]
+    rows = [] if here else job_incidents(handle)
+    rows = rows or [read(handle, number) for number in numbers(handle)]
     if json:
         for row in rows:
             document = row.document
@@ -82,6 +105,14 @@ def list_(job: str, *, json: Json = False) -> int:
     ]
     print_table(["number", "when", "role", "life", "first cause", "decided"], shown, right=["number", "life"])
     return 0
+
+
+def _chosen(job: Job, incidents: list[Incident], number: int | None) -> Incident:
+    known = {incident.number: incident for incident in incidents}
+    wanted = max(known) if number is None else number
+    if wanted not in known:
+        raise IncidentUnknown(job=job.id, wanted=number, known=list(map(str, known)))
+    return known[wanted]
 
 
 def incident_lines(job: str, incident: Incident) -> Iterator[str]:
@@ -181,7 +212,7 @@ def _verdict(verdict: Any) -> str:
         return str(verdict or "nothing").lower()
     if verdict.get("do") == "warn":
         return "end nothing"
-    if verdict.get("do") == "start":
+    if verdict.get("do") in ("start", "prepare"):
         return f"start life {verdict.get('incarnation')}"
     return str(verdict.get("do", verdict))
 

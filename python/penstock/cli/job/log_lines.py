@@ -31,6 +31,27 @@ def labels(everybody: Sequence[Worker], *, colour: bool) -> dict[Worker, bytes]:
     return {worker: text.encode() for worker, text in zip(everybody, plain, strict=True)}
 
 
+class GrowingLabels(dict[Worker, bytes]):
+    """The same where nobody knows all ranks, because hosts come and go: numbers are as wide as the largest so far."""
+
+    def __init__(self, roles: Sequence[str], *, colour: bool) -> None:
+        super().__init__()
+        self._one = len(roles) == 1
+        self._colour = colour
+        self._width = 0
+
+    def __missing__(self, worker: Worker) -> bytes:
+        name = str(worker.rank) if self._one else worker.name
+        if len(name) > self._width:
+            self._width = len(name)
+            self.clear()
+        text = f"[{name:>{self._width}}] "
+        if self._colour:
+            text = f"\x1b[{COLOURS[worker.rank % len(COLOURS)]}m{text}\x1b[0m"
+        self[worker] = text.encode()
+        return self[worker]
+
+
 def is_colourful() -> bool:
     """Whether a person looks who wants colours."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ

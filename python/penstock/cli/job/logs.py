@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from penstock.cli.job.choice import job_called, job_here
-from penstock.cli.job.log_lines import Display, is_colourful, labels
+from penstock.cli.job.log_lines import Display, GrowingLabels, is_colourful, labels
 from penstock.cli.output import Json, command_app
+from penstock.cli.questions.follow_on_hosts import follow_on_hosts
 from penstock.cli.questions.logs_of_hosts import LogSearch, logs_of_hosts
 from penstock.errors import JobSilent, UsageError
 from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job
@@ -18,6 +19,10 @@ from penstock.process.logs.chronology import in_order
 from penstock.process.logs.reader import STREAMS, Gap, Reader, Worker, last_lines_place, segments, workers
 from penstock.process.logs.since import moment_ms, places_since
 from penstock.process.questions.answers import PATIENCE_S
+from penstock.process.questions.host_choice import Hosts, hosts_of
+from penstock.process.questions.log_frames import Followed
+from penstock.process.questions.log_stream import LogStream
+from penstock.process.questions.number_ranges import ranges as number_ranges
 
 #: Between two looks while there is output; twice as long after each look without.
 LOOK_S = 0.05
@@ -108,13 +113,14 @@ def logs(
         Name of the job, or how it begins.
     """
     choice, span, form = choice or Choice(), span or Span(), form or Form()
-    if (choice.hosts, choice.ranks) != (None, None) or (form.grep is not None and choice.rank is None):
+    if span.until is not None and follow:
+        raise UsageError("--until and --follow exclude each other")
+    named = (choice.hosts, choice.ranks) != (None, None)
+    if named or follow or (form.grep is not None and choice.rank is None):
         handle = job_called(job)
         if _is_over_hosts(handle, choice):
             if follow:
-                raise UsageError(
-                    "--follow shows ranks of this host alone", hint="--rank N, on the host that has it"
-                )
+                return _follow_hosts(handle, choice, span, form)
             return logs_of_hosts(handle, _search(choice, span, form), times=form.times, json=form.json)
     handle = job_here(job, "logs")
     chosen = _chosen(handle, choice)
@@ -130,8 +136,6 @@ def logs(
     )
     if span.tail == 0 and not follow:
         return 0
-    if span.until is not None and follow:
-        raise UsageError("--until and --follow exclude each other")
     until_ms = None if span.until is None else moment_ms(span.until)
     places = _places(handle, chosen, span, exact_tail=form.grep is None)
     reader = Reader(handle, chosen, streams, places=places)
@@ -151,12 +155,55 @@ def _is_over_hosts(job: Job, choice: Choice) -> bool:
     return job.host_file() is not None and job.phase() not in (*FINAL, "lost", ELSEWHERE)
 
 
-def _search(choice: Choice, span: Span, form: Form) -> LogSearch:
+def _check_span(span: Span, form: Form) -> None:
     _pattern(form.grep)
     if span.start:
         raise UsageError("--start is a place in the logs of this host", hint="--since counts on all hosts")
     if span.since is not None and span.since != "incarnation":
         moment_ms(span.since)
+    if span.tail is not None and span.tail < 0:
+        raise UsageError(f"--tail must be a number of lines, got {span.tail}")
+
+
+def _follow_hosts(job: Job, choice: Choice, span: Span, form: Form) -> int:
+    """Ranks of all hosts as they write; numbers of ranks count over all hosts."""
+    _check_span(span, form)
+    if choice.rank is not None and choice.ranks is not None:
+        raise UsageError("--rank and --ranks are the same with --follow", hint="give one of them")
+    ranks = choice.ranks or choice.rank
+    if ranks is not None:
+        ranks = number_ranges(sorted(_ranks(ranks)))
+    roles = [role["name"] for role in job.description()["roles"]]
+    if choice.role is not None and choice.role not in roles:
+        raise UsageError(f"job {job.id} has no role {choice.role!r}", hint=f"it has {', '.join(roles)}")
+    one = ranks is not None and ranks.isdecimal()
+    prefixed = not one if form.prefix is None else form.prefix
+    display = Display(
+        prefixes=GrowingLabels(roles, colour=is_colourful()) if prefixed else None,
+        pattern=None,
+        json=form.json,
+        times=form.times,
+    )
+    followed = Followed(
+        ranks=ranks,
+        role=choice.role,
+        streams=STREAMS if choice.stream == "both" else (choice.stream,),
+        pattern=form.grep,
+        since=span.since,
+        tail=span.tail,
+        raw=display.is_raw and form.grep is None,
+    )
+
+    def chosen() -> tuple[Hosts, list[int]]:
+        hosts = hosts_of(job)
+        return hosts, hosts.choose(names=choice.hosts, ranks=ranks)
+
+    stream = LogStream(job, followed, chosen)
+    return follow_on_hosts(stream, display, in_order=not (one and choice.stream != "both"))
+
+
+def _search(choice: Choice, span: Span, form: Form) -> LogSearch:
+    _check_span(span, form)
     return LogSearch(
         hosts=choice.hosts,
         ranks=choice.ranks,

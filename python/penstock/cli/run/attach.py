@@ -4,27 +4,23 @@ Whoever attaches reads: the job depends on no attachment, so a terminal that clo
 change nothing. Only an answer to the question that Ctrl-C asks stops the job.
 """
 
-import os
-import select
 import shutil
 import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import FrameType
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.job.choice import job_here
+from penstock.cli.job.choice import job_called, job_here
 from penstock.cli.job.log_lines import Display, is_colourful, labels
 from penstock.cli.output import Json, command_app, say
+from penstock.cli.run.attached_hosts import follow_attached_hosts
+from penstock.cli.run.interrupts import Interrupts
 from penstock.errors import JobSilent, UsageError
 from penstock.process.job.catalogue import FINAL, Job
-from penstock.process.job.control import stop as ask_to_stop
 from penstock.process.logs.chronology import Dated, in_order
 from penstock.process.logs.reader import STREAMS, Gap, Piece, Reader, last_lines_place, segments, workers
 
@@ -32,8 +28,7 @@ LOOK_S = 0.05
 LOOK_MAX_S = 0.4
 #: After this time a job that has no state yet will not get one.
 START_PATIENCE_S = 60.0
-#: Somebody who is asked and does not answer has left the terminal; the job goes on, and so does its output.
-ANSWER_PATIENCE_S = 60.0
+END_PATIENCE_S = 15.0
 #: Where nobody says how many lines a screen has.
 SCREEN_LINES = 24
 TAIL_MAX = 1_000_000
@@ -48,32 +43,6 @@ app = command_app(
         "  penstock attach train-3f2a --tail 0 --json | jq -r .text"
     ),
 )
-
-
-@dataclass
-class Interrupts:
-    """Ctrl-C, counted: the loop asks what is meant, and a second one while it asks means to detach."""
-
-    count: int = 0
-    _seen: int = field(default=0, repr=False)
-
-    def note(self, number: int, frame: FrameType | None) -> None:
-        """The handler of the signal."""
-        self.count += 1
-
-    def take(self) -> bool:
-        """Whether there was one since the last look."""
-        seen, self._seen = self._seen, self.count
-        return self.count > seen
-
-    @contextmanager
-    def noted(self) -> Iterator[None]:
-        """For as long as the job is in the foreground."""
-        before = signal.signal(signal.SIGINT, self.note)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
 
 
 @app.default
@@ -94,18 +63,27 @@ def attach(
     """
     if tail is not None and not 0 <= tail <= TAIL_MAX:
         raise UsageError(f"--tail must be a number of lines from 0 to {TAIL_MAX}, got {tail}")
-    handle = job_here(job, "attach")
-    display = Display(prefixes=labels(workers(handle), colour=is_colourful()), pattern=None, json=json)
     lines = shutil.get_terminal_size((80, SCREEN_LINES)).lines - 1 if tail is None else tail
-    reader = _reader(handle, lines)
+    handle = job_called(job)
     interrupts = Interrupts()
-    with interrupts.noted():
-        _show_screen(handle, reader, display, lines)
-        is_over = _follow(handle, reader, display, interrupts)
+    if handle.host_file() is not None and handle.phase() not in OVER:
+        with interrupts.noted():
+            is_over = follow_attached_hosts(handle, interrupts, lines=lines, json=json)
+    else:
+        is_over = _follow_here(job_here(handle.id, "attach"), interrupts, lines=lines, json=json)
     if not is_over:
         say(f"detached; {handle.id} goes on. `penstock attach {handle.id}` comes back to it")
         return 0 if sys.stdin.isatty() else 128 + signal.SIGINT
     return _ended(handle)
+
+
+def _follow_here(job: Job, interrupts: Interrupts, *, lines: int, json: bool) -> bool:
+    """The ranks of this host; whether the job is over, and nobody detached before."""
+    display = Display(prefixes=labels(workers(job), colour=is_colourful()), pattern=None, json=json)
+    reader = _reader(job, lines)
+    with interrupts.noted():
+        _show_screen(job, reader, display, lines)
+        return _follow(job, reader, display, interrupts)
 
 
 def _reader(job: Job, lines: int) -> Reader:
@@ -144,21 +122,14 @@ def _lines(dated: Dated) -> Iterator[Dated]:
 
 def _follow(job: Job, reader: Reader, display: Display, interrupts: Interrupts) -> bool:
     """Show what comes, until the job is over; not if the person detached before."""
-    pause_s, is_stopping = LOOK_S, False
+    pause_s = LOOK_S
     while True:
         is_over = _is_over(job)
         count = _show_new(job, reader, display, whole_lines=not is_over)
         if is_over:
             return True
-        if interrupts.take():
-            answer = _ask(job, interrupts, is_stopping=is_stopping)
-            if answer == "detach":
-                return False
-            if answer == "stop":
-                is_stopping = True
-                ask_to_stop(job)
-            else:
-                say("output continues")
+        if interrupts.want_to_detach(job):
+            return False
         pause_s = LOOK_S if count else min(2 * pause_s, LOOK_MAX_S)
         time.sleep(pause_s)
 
@@ -181,27 +152,12 @@ def _is_over(job: Job) -> bool:
     return phase in OVER
 
 
-def _ask(job: Job, interrupts: Interrupts, *, is_stopping: bool) -> str:
-    """What Ctrl-C means: ``detach``, ``stop`` or ``continue``. In a pipe there is nobody to ask."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return "detach"
-    state = "it is stopping already" if is_stopping else "s stops the job"
-    sys.stderr.write(f"\n{job.id}: d detaches, {state}, c continues [d] ")
-    sys.stderr.flush()
-    until = time.monotonic() + ANSWER_PATIENCE_S
-    while time.monotonic() < until:
-        if interrupts.take():
-            sys.stderr.write("\n")
-            return "detach"
-        if select.select([sys.stdin], [], [], LOOK_MAX_S)[0]:
-            word = os.read(sys.stdin.fileno(), 64).decode(errors="replace").strip().lower()
-            return {"s": "stop", "stop": "stop", "c": "continue", "continue": "continue"}.get(word, "detach")
-    sys.stderr.write("no answer; ")
-    return "continue"
-
-
 def _ended(job: Job) -> int:
     """Say how it ended; its exit code."""
+    # Of many hosts, the last word of one may come before the agent here has written down that all is over.
+    until = time.monotonic() + END_PATIENCE_S
+    while job.phase() not in OVER and time.monotonic() < until:
+        time.sleep(LOOK_S)
     state = job.state()
     say(f"{job.id}: {job.phase()}: {job.reason()}")
     code = None if state is None else state.exit_code

@@ -13,13 +13,18 @@ from penstock.cli.run.options import CommandLine
 from penstock.errors.process import JoinInvalid
 from penstock.process.hosts.addresses import address_of_interface, is_loopback, joined
 from penstock.process.hosts.bundle import Bundle
+from penstock.process.hosts.equal_lines import EqualLines
 from penstock.process.hosts.host_directory import HostFile
 from penstock.process.hosts.host_names import NamedHost
-from penstock.process.hosts.ssh_login import Shipment
-from penstock.process.hosts.ssh_start import SshLimits, SshStarter
+from penstock.process.hosts.ssh.ssh_login import Shipment
+from penstock.process.hosts.ssh.ssh_start import SshLimits, SshStarter
+from penstock.process.hosts.ssh_origin import keep_origin
 from penstock.process.hosts.starter import HostGreeting
 from penstock.process.job.launch import agent_path, furnish
 from penstock.process.job.spec import JobSpec
+
+#: Of more hosts than this, equal lines are shown as one.
+UNFOLDED_HOSTS = 8
 
 
 def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -> int:
@@ -39,7 +44,9 @@ def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -
         late_s=options.replace_within_s,
         stays=not spec.detached,
     )
-    starter = SshStarter([host.name for host in asked.hosts], shipment, limits, _tell)
+    folds = words.values["fold"] and len(asked.hosts) > UNFOLDED_HOSTS
+    names = [host.name for host in asked.hosts]
+    starter = SshStarter(names, shipment, limits, _tell, EqualLines() if folds else None)
     if asked.sizes.is_elastic:
         _tell(f"note: the job {asked.sizes.words()}")
     try:
@@ -50,13 +57,14 @@ def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -
         raise
     try:
         _note_hosts(directory, asked.hosts)
+        keep_origin(directory, names, shipment.python)
         code = starter.watch()
     finally:
         starter.release()
     if spec.detached and code == 0:
         sys.stdout.write(f"{harmless(directory.name)}\n")
-        first = asked.hosts[0].name
-        _tell(f"hint: `ssh {first} penstock ps {directory.name}` shows it, `… stop {directory.name}` ends it")
+        name = directory.name
+        _tell(f"hint: `penstock attach {name}` shows its output, `penstock stop {name}` ends it")
     return code
 
 

@@ -23,6 +23,7 @@ from typing import Any
 from penstock.errors.process import AgentUnusable, BundleInvalid
 from penstock.errors.root import PenstockError
 from penstock.process.hosts import addresses
+from penstock.process.hosts.attachment import is_kept, note_launcher
 from penstock.process.hosts.host_directory import HostFile, HostPlace, furnish_host, versions
 from penstock.process.hosts.host_end import (
     adopt_orphans,
@@ -138,6 +139,9 @@ class Receiver:
         assert child.stderr is not None
         self._pumps = [OutputPump(child.stdout.fileno(), 1), OutputPump(child.stderr.fileno(), 2)]
         self._heard = time.monotonic()
+        #: When somebody who attached still wanted it.
+        self._kept = self._heard
+        self._is_unattended = False
         self._asked_at: float | None = None
 
     def run(self) -> int:
@@ -210,7 +214,17 @@ class Receiver:
 
     def _look_for_silence(self) -> None:
         now = time.monotonic()
-        if self._asked_at is None and now - self._heard > self._detach_after_s:
+        patience_s = min(SILENCE_S, self._detach_after_s / 2)
+        unattended = self._channel.is_closed or now - self._heard > patience_s
+        if unattended != self._is_unattended:
+            self._is_unattended = unattended
+            note_launcher(self._directory, is_heard=not unattended)
+        if unattended and is_kept(self._directory, time.time()):
+            self._kept = now
+        self._end_if_forgotten(max(self._heard, self._kept), now)
+
+    def _end_if_forgotten(self, heard: float, now: float) -> None:
+        if self._asked_at is None and now - heard > self._detach_after_s:
             self._asked_at = now
             self._child.terminate()
         elif self._asked_at is not None and now - self._asked_at > STOP_PATIENCE_S:

@@ -34,11 +34,32 @@ def _logs(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
     return log_parts(job, task)
 
 
+def _incident(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
+    from penstock.process.questions.host_incident import incident_parts
+
+    return incident_parts(job, task)
+
+
+def _attach(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
+    from penstock.process.hosts.attachment import attachment_parts
+
+    return attachment_parts(job, task)
+
+
+def _usage(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
+    from penstock.process.questions.host_usage import usage_parts
+
+    return usage_parts(job, task)
+
+
 #: What a task may do. Modules are loaded when they are needed: most of a short question is the start of this Python.
 WORK: dict[str, Callable[[Job, dict[str, Any]], list[dict[str, Any]]]] = {
     "exec": _exec,
     "stacks": _stacks,
     "logs": _logs,
+    "incident": _incident,
+    "attach": _attach,
+    "usage": _usage,
 }
 
 

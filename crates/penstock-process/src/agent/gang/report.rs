@@ -6,8 +6,30 @@ use crate::agent::Agent;
 use crate::coordinator::first_failure::Culprit;
 use crate::coordinator::hang::Pulse;
 use crate::coordinator::messages::{GangReport, WorkerReport};
+use crate::logs::stderr_tail::RankStderr;
+
+/// What workers write to standard error is told no more often than this; what they wrote before they failed at once.
+const STDERR_MS: u64 = 1000;
 
 impl Agent {
+    /// What workers wrote to standard error, without secrets, for hosts that keep it for us.
+    pub(in crate::agent) fn take_stderr(&mut self, news: bool, now_ms: u64) -> Vec<RankStderr> {
+        let due = news || now_ms >= self.host.stderr_ms + STDERR_MS;
+        if self.host.standing.is_none() || !due {
+            return Vec::new();
+        }
+        self.host.stderr_ms = now_ms;
+        let (secrets, roles) = (self.job.directory.secrets(), &self.job.spec.roles);
+        let told = self.output.pump.take_stderr().into_iter();
+        told.map(|(speaker, text)| RankStderr {
+            role: roles[speaker.role].name.clone(),
+            rank: speaker.rank,
+            incarnation: speaker.incarnation,
+            text: secrets.text(&text),
+        })
+        .collect()
+    }
+
     /// How a gang is, for the coordinator.
     pub(in crate::agent) fn gang_report(&mut self, gang: usize) -> GangReport {
         let ranks: Vec<u32> = self.view.state.gangs[gang].workers.iter().map(|worker| worker.rank).collect();

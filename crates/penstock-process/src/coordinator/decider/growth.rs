@@ -24,7 +24,9 @@ impl Decider {
             let Some(incarnation) = history.incarnation.filter(|_| self.runs(gang, view)) else { continue };
             let prepared_ms = history.prepared_ms.unwrap_or(view.now_ms);
             let step = match (history.leave, &hosts.grows) {
-                (Some((asked_ms, left_ms)), _) => self.after_the_request(gang, about, view, asked_ms, left_ms),
+                (Some((asked_ms, left_ms)), _) => {
+                    self.after_the_request(gang, about, view, asked_ms, left_ms)
+                }
                 (None, _) if self.others_left() => {
                     // It cannot go on with its size when a neighbour has another.
                     let why = "the number of hosts changes".to_owned();
@@ -123,7 +125,10 @@ impl Decider {
     /// Whether another gang has left already.
     fn others_left(&self) -> bool {
         let left = |failure: &Failure| failure.cause == Cause::Resize;
-        self.history.gangs.iter().any(|history| history.outcome.is_none() && history.failure().is_some_and(left))
+        self.history
+            .gangs
+            .iter()
+            .any(|history| history.outcome.is_none() && history.failure().is_some_and(left))
     }
 
     fn note_left(&mut self, gang: usize, about: &GangView<'_>, at_ms: u64, what: String) {

@@ -145,6 +145,9 @@ impl<S: VoteStorage> Host<S> {
             // Of a host that is heard nobody else fails before it does.
             let lost_ms = if track.covered { self.now_ms } else { track.lost_ms };
             let heard_ms = self.clock.coordinator_ms(lost_ms);
+            if let Some(entry) = self.membership.list.host(rank) {
+                leading.lost_ids.insert(rank, entry.id);
+            }
             leading.losses.insert(rank, HostLoss { host_rank: rank, name, what: why, heard_ms, at_ms });
         } else if track.state.is_free() && !state.is_free() {
             leading.filled_ms = at_ms;

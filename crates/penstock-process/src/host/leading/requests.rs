@@ -128,9 +128,9 @@ impl<S: VoteStorage> Host<S> {
     pub(in crate::host) fn wanted_rows(&self, leading: &Leading) -> Vec<Value> {
         let name = |rank: u32| self.membership.list.host(rank).map(|entry| entry.name.clone());
         let row = |(rank, wish): (u32, Wish)| match wish {
-            Wish::Asked(until_ms) => {
-                Some(json!({"rank": rank, "name": name(rank), "left_ms": until_ms.saturating_sub(self.now_ms)}))
-            }
+            Wish::Asked(until_ms) => Some(
+                json!({"rank": rank, "name": name(rank), "left_ms": until_ms.saturating_sub(self.now_ms)}),
+            ),
             Wish::Refused(_) | Wish::Over(_) => None,
         };
         self.wishes(leading).into_iter().filter_map(row).take(ROWS_MAX).collect()
@@ -147,7 +147,8 @@ impl<S: VoteStorage> Host<S> {
         for (rank, wish) in &wishes {
             if requests.said.get(rank) != Some(wish) {
                 let host = self.membership.list.host(*rank).map(|entry| entry.name.clone());
-                facts.push(json!({"event": "request", "host": host, "host_rank": rank, "what": wish.words()}));
+                facts
+                    .push(json!({"event": "request", "host": host, "host_rank": rank, "what": wish.words()}));
             }
         }
         requests.said = wishes;
@@ -166,7 +167,8 @@ mod tests {
 
     #[test]
     fn a_host_is_asked_for_while_somebody_can_be_asked_and_not_for_ever() {
-        let place = Place { since_ms: 1000, within_ms: 60_000, starter: HostStarter::Attached, heard_ms: 2000 };
+        let place =
+            Place { since_ms: 1000, within_ms: 60_000, starter: HostStarter::Attached, heard_ms: 2000 };
         assert_eq!(place.wish(5000), Wish::Asked(61_000));
         assert!(matches!(place.wish(32_000), Wish::Refused(why) if why.contains("launcher")));
         assert_eq!(Place { heard_ms: 60_000, ..place }.wish(61_000), Wish::Over(60_000));

@@ -172,7 +172,11 @@ mod tests {
         let since = |rank: u32| Some(u64::from(rank) * 1000);
         assert_eq!(grown.grows_at_ms(&since, 500, 2000), Some(5000), "the youngest of those who come");
         assert_eq!(grown.grows_at_ms(&since, 9000, 2000), Some(11_000), "the life is younger");
-        assert_eq!(grown.grows_at_ms(&|rank| since(rank).filter(|_| rank != 3), 0, 2000), None, "one is not heard");
+        assert_eq!(
+            grown.grows_at_ms(&|rank| since(rank).filter(|_| rank != 3), 0, 2000),
+            None,
+            "one is not heard"
+        );
         let shrunk = decide(4, &[1], &[], &[2, 4], true).expect("smaller");
         assert_eq!(shrunk.grows_at_ms(&since, 0, 0), None);
     }

@@ -13,7 +13,7 @@ use crate::system::lineage::{self, Process};
 use crate::system::{self, interest};
 
 /// What tells the processes of a question from those of another.
-const MARK: &str = "PENSTOCK_QUESTION";
+pub(in crate::host) const MARK: &str = "PENSTOCK_QUESTION";
 /// How long a process may take to end well.
 const GRACE: Duration = Duration::from_millis(200);
 /// How often a process is looked at where the kernel does not tell of its end.

@@ -141,6 +141,9 @@ impl PumpThread {
             let at = source.kept.log.lock().map_or(0, |log| log.log(source.stream).at());
             let console = &mut self.consoles[self.routes[source.stream as usize]];
             console.finish(&mut source.voice, at, Instant::now());
+            if source.stream == Stream::Err || source.is_terminal {
+                self.shared.stderr.end(source.speaker);
+            }
             self.shared.one_less(source.place);
         }
     }
@@ -199,6 +202,9 @@ impl PumpThread {
         source.kept.heard_ms.store(system::now_ms(), Ordering::Relaxed);
         log.append(source.stream, bytes, now);
         drop(log);
+        if source.stream == Stream::Err || source.is_terminal {
+            self.shared.stderr.add(source.speaker, bytes);
+        }
         if let Some(offset) = source.scanner.find(bytes, offset) {
             let distress = Distress { at_ms: system::now_ms(), stream: source.stream, offset };
             source.kept.distresses.lock().expect("nobody panics while holding this").add(distress);

@@ -24,6 +24,9 @@ pub struct RankFailure {
     /// The host ended all its ranks, because its lease was over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_lease: bool,
+    /// How wrong the moment may be.
+    #[serde(default)]
+    pub within_ms: u64,
 }
 
 /// The first failures of a life, and how many more there are.

@@ -132,7 +132,10 @@ impl LifeSummary {
     /// Whether another says the same, but for what changes as ranks make steps; a hang that is found is news.
     pub fn is_like(&self, other: &Self) -> bool {
         let without = |life: &Self| {
-            let progress = Progress { hang: life.progress.hang.clone(), ..Progress::default() };
+            let Progress { hang, stepped_ms, .. } = &life.progress;
+            // The first step is news, and later ones are not.
+            let stepped_ms = stepped_ms.map(|_| 0);
+            let progress = Progress { hang: hang.clone(), stepped_ms, ..Progress::default() };
             Self { progress, ..life.clone() }
         };
         // Counts differ in most cases where anything does.

@@ -56,6 +56,9 @@ pub struct Progress {
     /// The furthest step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
+    /// When the first step was reported, or a later one where nobody looked before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stepped_ms: Option<u64>,
     /// The longest time between two steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_ms: Option<u64>,
@@ -100,6 +103,7 @@ impl Progress {
     pub fn merge(self, other: &Self) -> Self {
         Self {
             step: self.step.max(other.step),
+            stepped_ms: least(self.stepped_ms, other.stepped_ms),
             longest_ms: self.longest_ms.max(other.longest_ms),
             listens: self.listens || other.listens,
             saving: self.saving || other.saving,

@@ -26,6 +26,8 @@ pub struct HostPlace<'a> {
     pub address: IpAddr,
     /// What makes its moments those of the coordinator.
     pub offset_ms: i64,
+    /// How wrong they may be then.
+    pub within_ms: u64,
     /// The job was told to end, so workers that are missing are no failure.
     pub told_to_stop: bool,
     /// What the newest orders said about earlier lives, for each gang; nothing is known of a gang that is not there.
@@ -144,6 +146,7 @@ impl Part<'_> {
             exit,
             of_connection,
             of_lease: false,
+            within_ms: self.place.within_ms,
         };
         let kind = self.job.roles[self.plan.role].kind;
         let mut failures: Vec<RankFailure> = failed_workers(about, kind)
@@ -190,6 +193,10 @@ impl Part<'_> {
         };
         let mut progress = Progress {
             step: all().map(|pulse| pulse.step).max(),
+            stepped_ms: pulses()
+                .filter(|pulse| pulse.steps > 0)
+                .map(|pulse| self.place.at(pulse.step_at_ms))
+                .min(),
             longest_ms: all().map(|pulse| pulse.longest_ms).max(),
             listens: pulses().any(|pulse| pulse.listens),
             saving: pulses().any(|pulse| saves(pulse, self.now_ms)),

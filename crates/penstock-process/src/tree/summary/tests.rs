@@ -31,13 +31,23 @@ fn place(host_rank: u32, first_ranks: &[u32]) -> HostPlace<'_> {
         first_ranks,
         address: "10.0.0.1".parse().unwrap(),
         offset_ms: -500,
+        within_ms: 0,
         told_to_stop: false,
         pasts: &[],
     }
 }
 
 fn summary(host_rank: u32, gang: GangReport, stop: Option<Stop>) -> Summary {
-    let report = Report { number: 3, machine: 0, now_ms: 10_000, stop, gangs: vec![gang], unkillable: 0, leaves: None };
+    let report = Report {
+        number: 3,
+        machine: 0,
+        now_ms: 10_000,
+        stop,
+        gangs: vec![gang],
+        unkillable: 0,
+        leaves: None,
+        stderr: Vec::new(),
+    };
     Summary::of_report(&report, &job(), &place(host_rank, &[host_rank * RANKS]))
 }
 
@@ -49,7 +59,16 @@ fn mixed(host_rank: u32, gang: GangReport, stop: Option<Stop>) -> Summary {
     job.roles.push(lone);
     let workers = gang.workers.first().cloned().into_iter().collect();
     let (unkillable, gangs) = (gang.orphans / 2, vec![gang.clone(), GangReport { workers, ..gang }]);
-    let report = Report { number: 3, machine: 0, now_ms: 10_000, stop, gangs, unkillable, leaves: None };
+    let report = Report {
+        number: 3,
+        machine: 0,
+        now_ms: 10_000,
+        stop,
+        gangs,
+        unkillable,
+        leaves: None,
+        stderr: Vec::new(),
+    };
     Summary::of_report(&report, &job, &place(host_rank, &[host_rank * RANKS, host_rank]))
 }
 

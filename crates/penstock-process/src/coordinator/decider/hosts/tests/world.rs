@@ -147,6 +147,7 @@ impl World {
                 gangs,
                 unkillable: 0,
                 leaves: None,
+                stderr: Vec::new(),
             };
             let firsts = vec![host_rank * RANKS; self.job.roles.len()];
             let place = HostPlace {
@@ -154,6 +155,7 @@ impl World {
                 first_ranks: &firsts,
                 address: "10.0.0.1".parse().unwrap(),
                 offset_ms: 0,
+                within_ms: 0,
                 told_to_stop: false,
                 pasts: &[],
             };

@@ -1,6 +1,6 @@
 """A second process beside a launcher: when the launcher is killed, it says goodbye to every host in its stead.
 
-``python -m penstock.process.hosts.farewell LIFELINE SINKS HELD``: descriptors of a socket that the launcher holds open, of the connections'
+``python -m penstock.process.hosts.ssh.farewell LIFELINE SINKS HELD``: descriptors of a socket that the launcher holds open, of the connections'
 inputs, and of their outputs, which stay open so that connections do not end before the goodbye has left. A killed launcher closes the socket
 without a word; one that ends in order says one first. Connections that are made later come through the socket.
 """

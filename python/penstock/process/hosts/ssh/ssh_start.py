@@ -21,10 +21,11 @@ from typing import Any
 
 from penstock.errors.process import HostsMissing
 from penstock.process.hosts.bundle import SIGNALS, Bundle
-from penstock.process.hosts.farewell import DONE, MORE
+from penstock.process.hosts.equal_lines import EqualLines
 from penstock.process.hosts.host_end import OWN_WORDS, end_line, wanted_rows
-from penstock.process.hosts.ssh_again import LoginsAgain
-from penstock.process.hosts.ssh_login import SSH_TROUBLE, Login, Shipment
+from penstock.process.hosts.ssh.farewell import DONE, MORE
+from penstock.process.hosts.ssh.ssh_again import LoginsAgain
+from penstock.process.hosts.ssh.ssh_login import SSH_TROUBLE, Login, Shipment
 from penstock.process.hosts.starter import BundleMaker, HostGreeting
 
 LOGINS_MAX = 64
@@ -72,8 +73,11 @@ class SshStarter:
         shipment: Shipment,
         limits: SshLimits,
         tell: Callable[[str], None],
+        equal_lines: EqualLines | None = None,
     ) -> None:
         self._hosts, self._shipment, self._limits, self._tell = list(hosts), shipment, limits, tell
+        #: Where lines of hosts wait for others like them; nothing where each is shown as it comes.
+        self._equal_lines = equal_lines
         self._logins: dict[str, Login] = {}
         self._selector = selectors.DefaultSelector()
         self._signals: deque[int] = deque(maxlen=16)
@@ -125,11 +129,19 @@ class SshStarter:
             if self._again is not None:
                 self._again.keep(self)
                 due_s = min(due_s, self._again.due_s())
+            if self._equal_lines is not None and self._equal_lines.due_s is not None:
+                due_s = min(due_s, self._equal_lines.due_s)
             self._turn(min(max(due_s - time.monotonic(), 0.0), TURN_S), self._pass_on)
+            self._show_equal_lines()
             self._pass_signals()
             for host in [host for host, login in self._logins.items() if login.is_over]:
                 self._end(host)
             self._give_up_silent()
+        self._show_equal_lines(all_=True)
+        return self._code()
+
+    def _code(self) -> int:
+        """How the job ended."""
         if not self._limits.stays:
             return next((code for code in self._codes if code), 0 if self._codes else 1)
         # Hosts that were lost on the way have ended as they could; those that were there at the end say how the job did.
@@ -141,6 +153,7 @@ class SshStarter:
         until = time.monotonic() + 2.0
         while any(login.wants_to_write for login in self._logins.values()) and time.monotonic() < until:
             self._turn(0.05, lambda _login, _number: None)
+        self._show_equal_lines(all_=True)
         for login in self._logins.values():
             login.close()
         if self._lifeline is not None:
@@ -253,6 +266,9 @@ class SshStarter:
     def _pass_on(self, login: Login, number: int) -> None:
         for line in login.read(number):
             self._show(login, number, line)
+        self._show_equal_lines()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
 
     def _show(self, login: Login, number: int, line: bytes) -> None:
         bundle = self._bundles.get(login.host)
@@ -271,9 +287,27 @@ class SshStarter:
             if line.startswith(REFUSALS[0]):
                 self._refusals[login.host] = line.decode(errors="replace").strip().removeprefix("error: ")
             return
-        stream = sys.stdout if number == login.out else sys.stderr
-        stream.buffer.write(line)
-        stream.flush()
+        stream = 1 if number == login.out else 2
+        if self._equal_lines is None:
+            self._write(stream, line)
+        elif line.endswith(b"\n"):
+            self._equal_lines.add(login.host.rpartition("@")[2], stream, line, time.monotonic())
+        else:
+            # A line whose end did not come for very long: nothing is like it, and what came before it stands before it.
+            self._show_equal_lines(all_=True)
+            self._write(stream, line)
+
+    def _show_equal_lines(self, *, all_: bool = False) -> None:
+        if self._equal_lines is None or self._equal_lines.due_s is None:
+            return
+        ready = self._equal_lines.take_all() if all_ else self._equal_lines.take(time.monotonic())
+        for stream, line in ready:
+            self._write(stream, line)
+        for out in (sys.stdout, sys.stderr):
+            out.flush()
+
+    def _write(self, stream: int, line: bytes) -> None:
+        (sys.stdout if stream == 1 else sys.stderr).buffer.write(line)
 
     def _end(self, host: str) -> None:
         login = self._logins.pop(host)
@@ -347,7 +381,7 @@ class SshStarter:
         )
         words = [str(read_end), ",".join(map(str, sinks)), ",".join(map(str, held))]
         subprocess.Popen(
-            [sys.executable, "-m", "penstock.process.hosts.farewell", *words],
+            [sys.executable, "-m", "penstock.process.hosts.ssh.farewell", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[read_end, *sinks, *held],

@@ -10,8 +10,15 @@ from typing import Any, Protocol
 
 from penstock.errors.root import PenstockError
 from penstock.process.hosts.bundle import Bundle
-from penstock.process.hosts.host_requests import ANSWER_S, ASK_S, LOGIN_S, HostRequests, Wanted, plain_name
-from penstock.process.hosts.ssh_login import Login
+from penstock.process.hosts.ssh.host_requests import (
+    ANSWER_S,
+    ASK_S,
+    LOGIN_S,
+    HostRequests,
+    Wanted,
+    plain_name,
+)
+from penstock.process.hosts.ssh.ssh_login import Login
 from penstock.process.hosts.starter import BundleMaker, HostGreeting
 
 #: A host that ends within this has not taken part; and after it one that was asked for is in the list of hosts.
