@@ -82,6 +82,7 @@ class SshStarter:
         self._selector = selectors.DefaultSelector()
         self._signals: deque[int] = deque(maxlen=16)
         self._codes: list[int] = []
+        self._lost_codes: list[int] = []
         #: What each host got.
         self._bundles: dict[str, Bundle] = {}
         #: Hosts that were not here at the start, and why; and those that ended before the job did.
@@ -142,10 +143,11 @@ class SshStarter:
 
     def _code(self) -> int:
         """How the job ended."""
-        if not self._limits.stays:
-            return next((code for code in self._codes if code), 0 if self._codes else 1)
         # Hosts that were lost on the way have ended as they could; those that were there at the end say how the job did.
-        return self._codes[-1] if self._codes else 1
+        if self._codes and self._limits.stays:
+            return self._codes[-1]
+        codes = self._codes or self._lost_codes
+        return next((code for code in codes if code), 0 if codes else 1)
 
     def release(self) -> None:
         """Tell hosts that still run that their launcher has ended."""
@@ -322,8 +324,8 @@ class SshStarter:
                 f"note: the connection to {host} broke ({login.trouble()}); its ranks continue,"
                 f" and end {self._limits.detach_after_s:g} s after it"
             )
-        elif code != SSH_TROUBLE and host not in self._lost and not settling:
-            self._codes.append(code)
+        elif code != SSH_TROUBLE and not settling:
+            (self._lost_codes if host in self._lost else self._codes).append(code)
             self._ended_s = time.monotonic()
         self._lost.discard(host)
         login.close()
