@@ -77,13 +77,6 @@ impl Meeting {
         self.known = hosts;
     }
 
-    /// Whom to try while the endpoint cannot be reached: hosts of the job and the endpoint, in turns.
-    fn whom_else(&self, now_ms: u64) -> Option<(SocketAddr, u64)> {
-        let turn = (now_ms / ELSEWHERE_MS) as usize % (self.known.len() + 1);
-        let known = self.known.get(turn).filter(|_| self.unreached.is_some());
-        known.map(|address| (*address, now_ms))
-    }
-
     fn arrive(&mut self, host: HostId, request: JoinRequest) {
         self.enough_ms = self.enough_ms.filter(|_| self.came.contains_key(&host));
         if let Some(rank) = request.node_rank {
@@ -121,16 +114,23 @@ impl<S: VoteStorage> Host<S> {
             }
             return;
         }
-        let now_ms = self.now_ms;
-        self.meeting.instead.take_if(|(_, named_ms)| now_ms > *named_ms + ELSEWHERE_MS);
-        if self.meeting.instead.is_none() {
-            self.meeting.instead = self.meeting.whom_else(now_ms);
-        }
+        let since_ms = self.now_ms.saturating_sub(ELSEWHERE_MS);
+        self.meeting.instead.take_if(|(_, named_ms)| since_ms > *named_ms);
         let to = self.meeting.instead.map_or(self.config.endpoint, |(address, _)| address);
-        let link = self.links.at(to);
-        match link.and_then(|link| self.links.host(link)) {
+        match self.links.at(to).and_then(|link| self.links.host(link)) {
             Some(host) => self.ask_for_a_place(host),
-            None => self.dial(to),
+            None => self.ask_others(to),
+        }
+    }
+
+    /// While nobody is there, other hosts of the job are asked, all at once: a spare is waited for.
+    fn ask_others(&mut self, to: SocketAddr) {
+        self.dial(to);
+        for place in self.meeting.known.clone() {
+            match self.links.at(place).and_then(|link| self.links.host(link)) {
+                Some(host) => return self.ask_for_a_place(host),
+                None => self.dial(place),
+            }
         }
     }
 
