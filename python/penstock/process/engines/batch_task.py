@@ -33,8 +33,8 @@ def main(words: list[str]) -> int:
     """The program."""
     directory = Path(words[0])
     plan = json.loads((directory / files.PLAN).read_text())
-    for number in HEARD:
-        signal.signal(number, _heard)
+    for heard in HEARD:
+        signal.signal(heard, _heard)
     number = os.environ.get("SLURM_JOB_ID", "")
     files.note(directory, "granted", number=number, hosts=os.environ.get("SLURM_JOB_NODELIST", ""))
     slurm = SlurmAllocator()

@@ -4,6 +4,7 @@
 Slurm would keep all others until their time is up; so a task whose job has ended, and whose ``srun`` is gone with its host, cancels the rest.
 """
 
+import json
 import os
 import signal
 import socket
@@ -51,7 +52,7 @@ def _end(directory: Path, code: int) -> None:
     threading.Event().wait(min(APART_S * int(node), APART_MOST_S))
     if files.end_code(directory) is not None:
         return
-    files.write(directory, files.ENDED, files.json.dumps({"code": code}))
+    files.write(directory, files.ENDED, json.dumps({"code": code}))
     files.note(directory, "ended", number=number, code=code, by=f"host {node}: the batch host is lost")
     try:
         SlurmAllocator().cancel(number)

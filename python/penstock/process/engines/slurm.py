@@ -5,6 +5,7 @@ that, because hosts and ranks do not need it.
 """
 
 import getpass
+import json
 import os
 import re
 import subprocess
@@ -53,7 +54,7 @@ class SlurmAllocator:
     def acquire(self, request: HostRequest, start: HostStart, directory: Path) -> Allocation:
         """Submit the batch script."""
         script = batch_script(request, start, directory)
-        files.write(directory, files.PLAN, files.json.dumps(plan(request, start)))
+        files.write(directory, files.PLAN, json.dumps(plan(request, start)))
         files.write(directory, files.SCRIPT, script.text, mode=0o700)
         files.note(directory, "asked", engine="slurm", hosts=request.all_hosts, user=getpass.getuser())
         said = self._run("sbatch", "--parsable", str(directory / files.SCRIPT))
