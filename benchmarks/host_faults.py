@@ -13,7 +13,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tests.conftest import ROOT
+from tests.hosts.elastic_training import TRAINING_S, shrink_and_grow
 from tests.hosts.job_of_hosts import JobOfHosts, job_of_hosts, until
+from tests.run.comparing import first_difference
+from tests.torch.stream import make_stream
 
 from benchmarks.table import Table
 
@@ -38,7 +42,96 @@ def run_faults() -> Table:
             options = ("--lease", f"{LEASE_S:g}s", "--fanout", "2", "--restarts", "200")
             with job_of_hosts(folder, HOSTS, ranks=RANKS, options=options, user=user) as job:
                 _campaign(table, job, whose)
+    _lose_three(table)
+    for kind in ("fsdp", "ddp"):
+        with tempfile.TemporaryDirectory(prefix="penstock-faults-") as name:
+            begun = time.perf_counter()
+            shrink_and_grow(Path(name), kind, 4)
+            words = f"training with {kind} on 4 hosts, then 2, then 4: equal batches"
+            table.add(words, time.perf_counter() - begun, "three lives, torch loaded in each")
+    _first_host_cut(table)
     return table
+
+
+def _lose_three(table: Table) -> None:
+    """Four hosts and two in reserve: three are lost one after the other, and the job goes on with two."""
+    with tempfile.TemporaryDirectory(prefix="penstock-faults-") as name:
+        options = ("--lease", f"{LEASE_S:g}s", "--replace-within", "1s")
+        with job_of_hosts(Path(name), 4, options=options, world=6) as job:
+            job.start(nnodes="2:4")
+            job.await_life(0)
+            job.start(4, 5, nnodes="2:4", node_rank=None)
+            until(lambda: _spares(job) == 2, job.account)
+            begun = time.perf_counter()
+            running = [0, 1, 2, 3]
+            for life, lost in enumerate((0, 1, 2), 1):
+                job.lose(lost)
+                running.remove(lost)
+                if life < 3:
+                    running.append(_taken_over(job, running))
+                    job.await_hosts(life, *running)
+                else:
+                    until(lambda: len(_running(job)) == 2, job.account)
+                table.add(
+                    f"host {lost} of 4 lost, with {max(3 - life, 0)} spares after it",
+                    time.perf_counter() - begun,
+                    f"life {life} on hosts {_running(job)}",
+                )
+                begun = time.perf_counter()
+            left = _running(job)
+            job.finish()
+            assert job.codes(*left) == [0] * len(left), job.account()
+
+
+def _spares(job: JobOfHosts) -> int:
+    asked = next(index for index in range(6) if job.states(index))
+    return job.states(asked).count("spare")
+
+
+def _running(job: JobOfHosts) -> list[int]:
+    """Hosts that have ranks."""
+    return [index for index, pids in job.rank_pids(*range(6)).items() if pids]
+
+
+def _taken_over(job: JobOfHosts, running: list[int]) -> int:
+    """The spare that has a rank now."""
+    until(lambda: set(_running(job)) - set(running), job.account)
+    (spare,) = set(_running(job)) - set(running)
+    return spare
+
+
+def _first_host_cut(table: Table) -> None:
+    """R1: training over four hosts and a spare; host 0, which leads, is cut off in mid-run, and nothing of it shows in the parameters."""
+    with tempfile.TemporaryDirectory(prefix="penstock-faults-") as name:
+        begun = time.perf_counter()
+        folder = Path(name)
+        (folder / "stream").mkdir()
+        make_stream(folder / "stream")
+        mark = folder / "waits"
+        for run, words in (("whole", []), ("cut", [str(mark)])):
+            with job_of_hosts(folder, 4, options=("--lease", f"{LEASE_S:g}s"), world=5) as job:
+                job.path = (ROOT,)
+                program = [
+                    "-m",
+                    "tests.hosts.train_on_hosts",
+                    str(folder / "stream"),
+                    str(folder / run),
+                    *words,
+                ]
+                job.start(program=program)
+                ends = range(4)
+                if words:
+                    until(mark.exists, job.account, TRAINING_S)
+                    job.start(4, node_rank=None, program=program)
+                    until(lambda: "spare" in job.states(1), job.account)
+                    job.host(0).cut()
+                    ends = range(1, 5)
+                assert job.codes(*ends, patience_s=TRAINING_S) == [0] * 4, job.account()
+        difference = first_difference(folder / "whole", folder / "cut")
+        assert not difference, difference
+        table.add(
+            "host 0 of 4 cut off in a training run, bit-equal", time.perf_counter() - begun, "with a spare"
+        )
 
 
 def _campaign(table: Table, job: JobOfHosts, whose: str) -> None:

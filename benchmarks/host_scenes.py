@@ -22,6 +22,12 @@ QUESTIONS = 5
 ROUNDS = 5
 #: Of hosts that are lost: short, because it is waited for.
 LEASE_S = 2.0
+#: Of hosts that say goodbye: so long that nobody waited for it.
+LONG_LEASE_S = 30.0
+#: Training, and how often a rank of it dies; and for warm Pythons to be ready again.
+STEP_PROGRAM = Path(__file__).with_name("step_program.py")
+STEP_ROUNDS = 3
+WARM_S = 4.0
 #: Says which rank of which life began, then waits.
 MARKING = (
     "import os, signal; e = os.environ;"
@@ -157,10 +163,12 @@ def _begin_ranks(folder: Path, hosts: int) -> float:
     return took_s
 
 
-def _marking(folder: Path, hosts: int, ranks_of_host: int, **more: Any) -> tuple[Swarm, Path]:
+def _marking(
+    folder: Path, hosts: int, ranks_of_host: int, command: Sequence[str] = (), **more: Any
+) -> tuple[Swarm, Path]:
     marks = folder / "marks"
     marks.mkdir(parents=True)
-    command = [sys.executable, "-S", "-c", MARKING]
+    command = command or [sys.executable, "-S", "-c", MARKING]
     swarm = Swarm(folder, hosts, ranks_of_host, command, environment={"MARKS": str(marks)}, **more)
     swarm.furnish()
     return swarm, marks
@@ -188,8 +196,22 @@ def shrunk(folder: Path, hosts: int) -> dict[str, Any]:
     }
 
 
-def _lose_hosts(folder: Path, hosts: int, *, spares: int, sizes: Sequence[int] = ()) -> list[float]:
-    swarm, marks = _marking(folder, hosts, 8 // hosts, lease_s=LEASE_S, spares=spares, sizes=sizes)
+def left(folder: Path, hosts: int) -> dict[str, Any]:
+    """A host says goodbye: its keeper is killed, its agent ends its ranks and leaves. How long until all ranks run on a spare."""
+    took_s = _lose_hosts(folder, hosts, spares=ROUNDS, lease_s=LONG_LEASE_S, way=Swarm.dismiss)
+    return {"lease_s": LONG_LEASE_S, "took_s": took_s}
+
+
+def _lose_hosts(
+    folder: Path,
+    hosts: int,
+    *,
+    spares: int,
+    sizes: Sequence[int] = (),
+    lease_s: float = LEASE_S,
+    way: Callable[[Swarm, int], None] = Swarm.lose,
+) -> list[float]:
+    swarm, marks = _marking(folder, hosts, 8 // hosts, lease_s=lease_s, spares=spares, sizes=sizes)
     swarm.start()
     until(lambda: len(_of_life(marks, 0)) == 8, "the first life")
     until(lambda: _states(swarm).count("spare") == spares, "the spares")
@@ -198,8 +220,9 @@ def _lose_hosts(folder: Path, hosts: int, *, spares: int, sizes: Sequence[int] =
         time.sleep(2.0)
         # The last of the hosts, then whoever took its place.
         left = 8 if spares else 8 - 8 // hosts
+        victim = hosts - 1 if life == 0 else _host_of(swarm, hosts - 1)
         begun = time.perf_counter()
-        swarm.lose(hosts - 1 if life == 0 else _host_of(swarm, hosts - 1))
+        way(swarm, victim)
         until(lambda young=life + 1, left=left: len(_of_life(marks, young)) == left, f"life {life + 1}")  # type: ignore[misc]
         took.append(time.perf_counter() - begun)
     for host in range(hosts + spares):
@@ -219,6 +242,42 @@ def _host_of(swarm: Swarm, rank: int) -> int:
     return int(name.removeprefix("host"))
 
 
+def steps(folder: Path, hosts: int) -> dict[str, Any]:
+    """Training with DDP and warm Pythons: from the death of a rank, and of a host that a spare replaces, to every rank's next step."""
+    spares, ranks_of_host = 2, 2
+    ranks = hosts * ranks_of_host
+    swarm, marks = _marking(
+        folder,
+        hosts,
+        ranks_of_host,
+        [sys.executable, str(STEP_PROGRAM)],
+        lease_s=LEASE_S,
+        spares=spares,
+        zygote="always",
+    )
+    swarm.start()
+    until(lambda: len(_of_life(marks, 0)) == ranks, "the first step")
+    until(lambda: _states(swarm).count("spare") == spares, "the spares")
+    took: dict[str, list[float]] = {"death_s": [], "took_s": []}
+    for life in range(STEP_ROUNDS + spares):
+        time.sleep(WARM_S)
+        dies = life < STEP_ROUNDS
+        victim = hosts - 1 if life <= STEP_ROUNDS else _host_of(swarm, hosts - 1)
+        pid = int(
+            next(name for name in _of_life(marks, life) if name.split("-")[1] == str(ranks - 1)).split("-")[2]
+        )
+        begun = time.perf_counter()
+        if dies:
+            os.kill(pid, signal.SIGKILL)
+        else:
+            swarm.lose(victim)
+        until(lambda young=life + 1: len(_of_life(marks, young)) == ranks, f"a step of life {life + 1}")  # type: ignore[misc]
+        took["death_s" if dies else "took_s"].append(time.perf_counter() - begun)
+    for host in range(hosts + spares):
+        swarm.lose(host)
+    return {"lease_s": LEASE_S, **took}
+
+
 SCENES = {
     "idle": idle,
     "loss": loss,
@@ -226,6 +285,8 @@ SCENES = {
     "ranks": ranks,
     "replaced": replaced,
     "shrunk": shrunk,
+    "left": left,
+    "steps": steps,
 }
 
 

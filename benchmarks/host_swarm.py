@@ -83,6 +83,8 @@ class Swarm:
     ranks: int = 1
     command: Sequence[str] = ("sleep", "3600")
     lease_s: float = 30.0
+    #: Whether ranks are forked from a warm Python.
+    zygote: str = "never"
     #: Hosts beyond those of the job.
     spares: int = 0
     #: Numbers of hosts that the job may go on with; none where its number is fixed.
@@ -109,7 +111,7 @@ class Swarm:
             command=self.command,
             ranks=self.ranks,
             detached=True,
-            zygote="never",
+            zygote=self.zygote,
             restarts=Restarts(most=100, backoff_s=0.0, same_failure_max=0, failure_grace_s=0.5),
         )
         description = launch.spec().to_json("swarm-0000")
@@ -240,6 +242,12 @@ class Swarm:
                     if host is not None:
                         found[words[1]].setdefault(host, []).append(int(entry.name))
         return found
+
+    def dismiss(self, host: int) -> None:
+        """Kill the keeper of a host: its agent ends the ranks, says goodbye and leaves."""
+        for pid in self.parts()["keeper"].get(host, []):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def lose(self, host: int) -> None:
         """End everything of a host at once: its keeper and agent first, and whatever they had."""

@@ -84,16 +84,14 @@ class SlurmCluster:
         return self.controller.run(*words, variables=self.variables).stdout
 
     @contextmanager
-    def job(self, script: str, *options: str, output: Path) -> Iterator[str]:
-        """Submit a batch script over all compute hosts; its number. Nothing is left of it afterwards."""
+    def job(self, script: str, *options: str, output: Path, nodes: int) -> Iterator[str]:
+        """Submit a batch script over the first compute hosts; its number. Nothing is left of it afterwards."""
         path = output.with_suffix(".sh")
         path.write_text(f"#!/bin/bash\n{script}\n")
-        nodes = str(len(self.compute))
         usual = [
             "--parsable",
             "--open-mode=append",
-            "-N",
-            nodes,
+            f"--nodelist={','.join(host.name for host in self.compute[:nodes])}",
             f"--output={output}",
             f"--chdir={self.folder}",
         ]

@@ -1,8 +1,11 @@
 """A rank below a real Slurm: ``ranks`` adds up what all ranks say, ``wait`` stays until it is told to finish and says what notices it hears.
 
+Who waits holds a lock of its rank in the directory that all hosts see, so that nobody is it twice.
+
 ``python slurm_program.py FOLDER ranks|wait``.
 """
 
+import fcntl
 import json
 import os
 import sys
@@ -36,6 +39,12 @@ def wait(folder: Path) -> int:
     from penstock import process
 
     rank, life = os.environ["RANK"], os.environ["PENSTOCK_INCARNATION"]
+    lock = (folder / f"lock-{rank}").open("a")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        (folder / f"twice-{rank}-{life}").touch()
+        return 99
     until, step = time.monotonic() + LIMIT_S, 0
     process.pulse(step)
     with (folder / f"lives-{rank}").open("a") as lives:

@@ -1,4 +1,4 @@
-"""Real Slurm over three hosts: ``srun penstock run`` is one job, ``--signal`` is a notice, a requeue continues, hosts may be lost or cut."""
+"""Real Slurm over three hosts, and once over five: ``srun penstock run`` is one job, ``--signal`` is a notice, a requeue continues, hosts may be lost or cut."""
 
 import json
 import sys
@@ -13,6 +13,8 @@ from tests.hosts.slurm_cluster import SlurmCluster, slurm_cluster
 
 PROGRAM = Path(__file__).with_name("slurm_program.py")
 HOSTS = 3
+#: Of one job, with one host in reserve.
+WANTED, STARTED = 4, 5
 #: Until a requeued job begins, on a machine that does other things as well.
 REQUEUE_S = 120.0
 #: Until hosts take the next start of a job for another one.
@@ -25,7 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     (folder / "key").write_text(f"{KEY}\n")
     (folder / "key").chmod(0o600)
     (folder / PROGRAM.name).write_text(PROGRAM.read_text())
-    with slurm_cluster(folder, HOSTS) as found:
+    with slurm_cluster(folder, STARTED) as found:
         # Compute hosts share a home; each has its own /tmp.
         found.variables |= {
             "PYTHONPATH": str(Path(penstock.__file__).parents[1]),
@@ -44,21 +46,21 @@ def _run(place: Path, part: str, *options: str) -> str:
     return " ".join([*words, str(place.parent / PROGRAM.name), str(place), part])
 
 
-def _lives(place: Path) -> list[int]:
+def _lives(place: Path, ranks: int = HOSTS) -> list[int]:
     """The newest life of every rank."""
-    paths = [place / f"lives-{rank}" for rank in range(HOSTS)]
+    paths = [place / f"lives-{rank}" for rank in range(ranks)]
     # A file that was just made has no line yet.
     lives = [path.read_text().split() if path.exists() else [] for path in paths]
     return [int(life[-1]) if life else -1 for life in lives]
 
 
-def _await_life(cluster: SlurmCluster, place: Path, least: int, output: Path) -> int:
+def _await_life(cluster: SlurmCluster, place: Path, least: int, output: Path, ranks: int = HOSTS) -> int:
     def together() -> bool:
-        lives = set(_lives(place))
+        lives = set(_lives(place, ranks))
         return len(lives) == 1 and min(lives) >= least
 
-    until(together, lambda: f"{_lives(place)}\n{_said(output)}\n{cluster.said('squeue')}")
-    return _lives(place)[0]
+    until(together, lambda: f"{_lives(place, ranks)}\n{_said(output)}\n{cluster.said('squeue')}")
+    return _lives(place, ranks)[0]
 
 
 def _said(output: Path) -> str:
@@ -78,8 +80,9 @@ def test_srun_starts_one_job_over_all_hosts_with_the_ranks_that_torch_expects(cl
     """Goal: `srun penstock run` needs no option about hosts. Method: torch adds up ranks; variables of Slurm are made true of the rank."""
     place = cluster.folder / "ranks"
     command = _run(place, "ranks", "--ranks", "2")
+    first = ",".join(host.name for host in cluster.compute[:HOSTS])
     done = cluster.controller.run(
-        *f"srun -N{HOSTS} --ntasks-per-node=1 {command}".split(), variables=cluster.variables
+        *f"srun --nodelist={first} --ntasks-per-node=1 {command}".split(), variables=cluster.variables
     )
     assert done.returncode == 0, done.stderr
     facts = [json.loads((place / f"facts-{rank}.json").read_text()) for rank in range(2 * HOSTS)]
@@ -96,7 +99,7 @@ def test_a_signal_of_slurm_is_a_notice_to_save_with_the_time_that_is_left(cluste
     # Slurm 22.05 does not say when a job will end, later ones do.
     end = "export SLURM_JOB_END_TIME=$(date -d $(squeue -h -j $SLURM_JOB_ID -o %e) +%s)"
     script = f"{end}\nsrun --ntasks-per-node=1 {_run(place, 'wait')}"
-    with cluster.job(script, "--time=2", "--signal=USR1@118", output=output) as job:
+    with cluster.job(script, "--time=2", "--signal=USR1@118", output=output, nodes=HOSTS) as job:
         _await_life(cluster, place, 0, output)
         notices = [place / f"notice-{rank}" for rank in range(HOSTS)]
         until(lambda: all(path.exists() for path in notices), lambda: _said(output))
@@ -114,7 +117,7 @@ def test_a_requeued_job_continues_its_lives_and_its_budget(cluster: SlurmCluster
     """Goal: a requeue is the same job. Method: a rank fails once, the job is requeued, and the second failure is one too many."""
     place, output = cluster.folder / "requeue", cluster.folder / "requeue.log"
     script = f"srun --ntasks-per-node=1 {_run(place, 'wait', '--restarts', '1')}"
-    with cluster.job(script, "--requeue", output=output) as job:
+    with cluster.job(script, "--requeue", output=output, nodes=HOSTS) as job:
         _await_life(cluster, place, 0, output)
         (place / "fail-1-0").touch()
         life = _await_life(cluster, place, 1, output)
@@ -142,7 +145,7 @@ def test_a_host_that_is_cut_off_beyond_its_lease_takes_part_again_when_it_is_bac
     """Goal: Slurm's word about a host is not waited for, and not needed. Method: the cable is pulled for longer than a lease."""
     place, output = cluster.folder / "cut", cluster.folder / "cut.log"
     script = f"srun --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 {_run(place, 'wait')}"
-    with cluster.job(script, "--no-kill", output=output) as job:
+    with cluster.job(script, "--no-kill", output=output, nodes=HOSTS) as job:
         _await_life(cluster, place, 0, output)
         lost = cluster.compute[2]
         lost.cut()
@@ -160,7 +163,7 @@ def test_a_host_that_is_lost_is_named_and_nothing_is_left_on_the_others(
     place, output = cluster.folder / "lost", cluster.folder / "lost.log"
     command = _run(place, "wait", "--host-wait", "2s")
     script = f"srun --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 {command}"
-    with cluster.job(script, "--no-kill", output=output):
+    with cluster.job(script, "--no-kill", output=output, nodes=HOSTS):
         _await_life(cluster, place, 0, output)
         lost = cluster.compute[1]
         lost.kill_all()
@@ -168,3 +171,31 @@ def test_a_host_that_is_lost_is_named_and_nothing_is_left_on_the_others(
         cluster.start_slurmd(lost)
     for host in cluster.compute:
         until(lambda host=host: not host.pids(PROGRAM.name), lambda host=host: str(host.processes()))  # type: ignore[misc]
+
+
+def test_of_five_tasks_for_four_hosts_one_is_in_reserve_and_takes_over_and_nothing_runs_twice(
+    cluster: SlurmCluster,
+) -> None:
+    """Goal: H2 and spares through join. Method: one host is killed, slurmd and all, and the fifth takes its rank; another is cut off beyond its lease,
+    and three of four go on until it is back. Each rank holds a lock in the shared directory."""
+    place, output = cluster.folder / "reserve", cluster.folder / "reserve.log"
+    elastic = ["--nnodes", f"3:{WANTED}", "--sizes", f"3,{WANTED}", "--replace-within", "1s"]
+    command = _run(place, "wait", *elastic, "--grow", "saved", "--restarts", "5")
+    script = f"srun --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 {command}"
+    with cluster.job(script, "--no-kill", output=output, nodes=STARTED):
+        _await_life(cluster, place, 0, output, WANTED)
+        lost, cut = cluster.compute[1:3]
+        lost.kill_all()
+        life = _await_life(cluster, place, 1, output, WANTED)
+        cluster.start_slurmd(lost)
+        cut.cut()
+        _await_life(cluster, place, life + 1, output, 3)
+        until(lambda: not cut.pids(PROGRAM.name, "wait", "python"), lambda: str(cut.processes()), 10.0)
+        cut.join()
+        # All have a rank again, once it has been there for a lease.
+        _await_life(cluster, place, life + 2, output, WANTED)
+        (place / "finish").touch()
+        # Slurm itself waits for the task that it lost.
+        for host in cluster.compute:
+            until(lambda host=host: not host.pids("penstock-agent"), lambda host=host: str(host.processes()))  # type: ignore[misc]
+    assert not list(place.glob("twice-*"))

@@ -1,69 +1,24 @@
 """``penstock run --hosts`` with a real sshd on hosts of namespaces: ranks everywhere, output back, and nothing left (H6)."""
 
 import os
-import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import penstock
-from tests.hosts.network_namespace import HostWorld
-from tests.hosts.sshd import SBIN, SshHosts
+from tests.hosts.ssh_launcher import GONE_S, MODULES, NEEDS, POSSIBLE, launch, ranks_in, ssh_hosts
+from tests.hosts.sshd import SshHosts
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("sshd", path=SBIN),
-    reason="needs root, iproute2 and openssh-server",
-)
-MODULES = Path(penstock.__file__).parent.parent
-RANK = """
-import os, sys, time
-names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK")
-print("rank", *(os.environ[name] for name in names), os.uname().nodename, flush=True)
-if sys.argv[1] == "wait":
-    time.sleep(600)
-if sys.argv[1] == "until":
-    while not os.path.exists(sys.argv[2]):
-        time.sleep(0.02)
-"""
-#: The launcher says goodbye in two seconds; the machine may be slow.
-GONE_S = 10.0
+pytestmark = pytest.mark.skipif(not POSSIBLE, reason=NEEDS)
 
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHosts]:
-    folder = tmp_path_factory.mktemp("ssh")
-    (folder / "rank.py").write_text(RANK)
-    with HostWorld(folder, 3) as world:
-        yield SshHosts(folder, world[2], {"gpu01": world[0], "gpu02": world[1]})
-
-
-@dataclass
-class Launcher:
-    """A launcher on the third host, and what it says."""
-
-    process: subprocess.Popen[bytes]
-    output: Path
-
-    def end(self) -> tuple[int, str]:
-        return self.process.wait(timeout=60), self.output.read_text()
-
-
-def launch(hosts: SshHosts, *words: str) -> Launcher:
-    output = hosts.folder / f"out-{len(hosts.launcher.started)}"
-    command = [sys.executable, "-m", "penstock.cli.main", "run", *words]
-    variables = {"PYTHONPATH": str(MODULES)}
-    return Launcher(hosts.launcher.start(command, output=output, variables=variables), output)
-
-
-def ranks_in(text: str) -> list[tuple[str, ...]]:
-    """What ranks said, by rank: prefix, then the words."""
-    return sorted(tuple(line.split()) for line in text.splitlines() if "] rank " in line)
+    with ssh_hosts(tmp_path_factory.mktemp("ssh"), 2) as found:
+        yield found
 
 
 def test_ranks_run_on_both_hosts_and_their_output_comes_back_with_global_ranks(hosts: SshHosts) -> None:
@@ -175,6 +130,9 @@ def test_a_host_whose_last_process_ssh_saw_end_is_gone_long_before_its_lease_end
         "600s",
         "--host-wait",
         "10s",
+        # Else the launcher would log in again.
+        "--replace-within",
+        "0s",
     ]
     launcher = launch(hosts, *words, program, "wait")
     hosts.launcher.await_(lambda: len(ranks_in(launcher.output.read_text())) == 2, "for two ranks")

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.cli.run.many_hosts import SshHosts, host_options
 from penstock.cli.run.options import read
-from penstock.cli.run.ssh_job import bundles_of
+from penstock.cli.run.ssh_job import JobBundles
 from penstock.errors import AgentUnusable, BundleInvalid, JoinInvalid
 from penstock.process.hosts.bundle import Bundle, check_agent
 from penstock.process.hosts.host_directory import HostFile
@@ -113,8 +113,8 @@ def test_hosts_with_other_versions_are_refused_unless_mixed() -> None:
     ]
     options = host_options(read([], {}).values)
     with pytest.raises(JoinInvalid, match=r"b has python 3\.12\.1, and a has 3\.11\.2"):
-        bundles_of(spec, "x-1", asked, options)(greetings)
-    first, second = bundles_of(spec, "x-1", asked, replace(options, mixed=True))(greetings)
+        JobBundles(spec, "x-1", asked, options).first(greetings)
+    first, second = JobBundles(spec, "x-1", asked, replace(options, mixed=True)).first(greetings)
     assert first.secret == second.secret
     assert (second.host.endpoint, second.host.rack, second.host.expected) == (
         "10.0.0.1:4001",
@@ -122,7 +122,9 @@ def test_hosts_with_other_versions_are_refused_unless_mixed() -> None:
         ["a", "b"],
     )
     with pytest.raises(JoinInvalid, match="no common network: a"):
-        bundles_of(spec, "x-1", asked, options)([replace(greetings[0], address="127.0.0.1"), greetings[1]])
+        JobBundles(spec, "x-1", asked, options).first(
+            [replace(greetings[0], address="127.0.0.1"), greetings[1]]
+        )
 
 
 def test_an_unknown_host_is_named(tmp_path: Path) -> None:
@@ -237,7 +239,7 @@ def test_the_last_hosts_are_in_reserve() -> None:
     spec = JobSpec(roles=[Role(command=["true"])], directory=Path("/"))
     asked = SshHosts([NamedHost(name) for name in "abc"], 0, host_sizes("1:2"))
     greetings = [HostGreeting(name, f"10.0.0.{n}", 4000 + n) for n, name in enumerate("abc", 1)]
-    bundles = bundles_of(spec, "x-1", asked, host_options(read([], {}).values))(greetings)
+    bundles = JobBundles(spec, "x-1", asked, host_options(read([], {}).values)).first(greetings)
     assert [(bundle.host.node_rank, bundle.host.spare) for bundle in bundles] == [
         (0, False),
         (1, False),

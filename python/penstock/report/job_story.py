@@ -161,6 +161,19 @@ def _trouble(entry: dict[str, Any]) -> str:
     return f"{host}: {what}" if what else f"{host} is well again"
 
 
+def _request(entry: dict[str, Any]) -> str:
+    """Whether somebody is asked to start another host in place of one that is missing."""
+    return f"host rank {entry.get('host_rank')}, {entry.get('host')} before: {entry.get('what')}"
+
+
+def _login(entry: dict[str, Any]) -> str:
+    return f"{entry.get('host')}: {entry.get('what')}"
+
+
+def _leave(entry: dict[str, Any]) -> str:
+    return str(entry.get("reason"))
+
+
 def _started(entry: dict[str, Any]) -> str:
     pids = entry.get("pids", [])
     if not pids:
@@ -274,6 +287,9 @@ _SENTENCES = {
     "started": _started,
     "hosts": _hosts,
     "trouble": _trouble,
+    "request": _request,
+    "login": _login,
+    "leave": _leave,
     "exited": _exited,
     "failed": _failed,
     "blamed": _blamed,

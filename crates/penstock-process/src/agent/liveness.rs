@@ -149,6 +149,17 @@ impl Agent {
         self.workers.tracked[gang].notified_since_ms.get_or_insert_with(now_ms);
     }
 
+    /// Tells every worker of a gang, once, to save and leave for a life with more hosts. Nobody is ended who does not, so there is no deadline.
+    pub(super) fn let_gang_go(&mut self, gang: usize, reason: &str) {
+        if self.workers.tracked[gang].leave_since_ms.is_none() && self.ending.stop.is_none() {
+            self.give_notice(gang, Notice::new(NoticeKind::Stop, reason));
+            self.workers.tracked[gang].leave_since_ms = Some(now_ms());
+            if self.view.state.gangs[gang].first_rank == 0 {
+                self.say(reason);
+            }
+        }
+    }
+
     /// Tells every worker to save and go on, if somebody wants that and nobody wants them to end.
     pub(super) fn ask_for_saves(&mut self) {
         if self.liveness.save_wanted.swap(false, Ordering::Acquire) {

@@ -196,8 +196,9 @@ impl Agent {
         let gangs: Vec<GangReport> = (0..self.job.plans.len()).map(|gang| self.gang_report(gang)).collect();
         let number = self.coordinator.reports;
         let unkillable = self.unkillable_processes();
-        let stop = self.ending.stop.clone();
-        let mut report = Report { number, machine: 0, now_ms, stop, gangs, unkillable, stderr: Vec::new() };
+        let leaves = self.ending.leaves.clone().filter(|_| self.ending.leave_ms.is_some());
+        let (stop, stderr) = (self.ending.stop.clone(), Vec::new());
+        let mut report = Report { number, machine: 0, now_ms, stop, gangs, unkillable, leaves, stderr };
         let news = self.coordinator.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if news {
             self.save();

@@ -4,6 +4,7 @@
 //! its neighbours mean for it ([`neighbours`]): who waits for whom, who restarts with whom, whose failure ends the job. Asked the
 //! same again, it says the same and writes nothing: a coordinator that takes over in the middle says what the last one meant to say.
 
+mod growth;
 mod hosts;
 mod neighbours;
 mod news;
@@ -65,6 +66,7 @@ impl Decider {
             self.take_note(gang, about, view.now_ms);
             self.take_note_of_hosts(gang, about, view);
         }
+        self.take_note_of_growth(view);
         self.note_preemptions(view);
         self.spread_failures(view);
         (0..self.plans.len()).for_each(|gang| self.learn(gang, about(view, gang)));
@@ -147,6 +149,7 @@ impl Decider {
             (Action::Start { incarnation }, _) => {
                 prepared_first(self.hosts_of(gang, view).as_deref(), *incarnation, verdict)
             }
+            (Action::Wait { .. }, _) if history.leave.is_some() => self.asked_to_leave(gang, view, verdict),
             _ => verdict,
         }
     }
@@ -251,7 +254,8 @@ impl Decider {
         let history = &self.history.gangs[gang];
         let reason = verdict.reason.clone();
         let name = match verdict.action {
-            Action::Wait { .. } | Action::Look | Action::Warn => return,
+            // That they are asked to leave is written down with its moment.
+            Action::Wait { .. } | Action::Look | Action::Warn | Action::Leave => return,
             Action::Prepare { incarnation } => return self.order_life(gang, incarnation, reason, view),
             Action::Start { incarnation } if view.hosts.is_some() => {
                 return self.order_start(gang, incarnation, view);
@@ -336,7 +340,7 @@ fn settled(outcome: Outcome, history: &GangHistory) -> Verdict {
 fn is_worth_an_incident(history: &GangHistory, incarnation: Option<u32>, action: &Action) -> bool {
     let failed = |life: Option<u32>, peers: bool| {
         let known = history.failures.iter().find(|failure| Some(failure.incarnation) == life);
-        known.is_some_and(|failure| peers || failure.cause != Cause::Peer)
+        known.is_some_and(|failure| failure.cause != Cause::Resize && (peers || failure.cause != Cause::Peer))
     };
     match action {
         Action::Start { incarnation } | Action::Prepare { incarnation } => {
@@ -365,7 +369,7 @@ fn phase_of_gang(gang: &Gang, verdict: &Verdict, outcome: Option<Outcome>) -> Ph
         (None, Action::Witness | Action::End | Action::Kill) => Phase::Ending,
         (None, Action::Wait { .. }) if gang.running == 0 => Phase::Waiting,
         (None, Action::Wait { .. }) if is_ending(gang) => Phase::Ending,
-        (None, Action::Wait { .. } | Action::Look | Action::Warn) => Phase::Running,
+        (None, Action::Wait { .. } | Action::Look | Action::Warn | Action::Leave) => Phase::Running,
     }
 }
 

@@ -41,6 +41,18 @@ pub struct Suspicion {
     pub at_ms: u64,
 }
 
+/// What became of a life that is to make room for one with more hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LeaveStep {
+    /// Its ranks are asked to save and to leave.
+    Asked,
+    /// They do not: nobody looks for notices, or nobody left in time. Nothing is ended because of it.
+    Stays,
+    /// The first rank has left.
+    Begun,
+}
+
 /// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
@@ -128,6 +140,19 @@ pub enum Entry {
         times: u32,
         /// Why.
         reason: String,
+    },
+    /// Ranks are asked to leave, because the next life has more hosts; what came of that.
+    Leave {
+        /// Which gang.
+        gang: usize,
+        /// Which life.
+        incarnation: u32,
+        /// How far it is.
+        leave: LeaveStep,
+        /// Why.
+        reason: String,
+        /// When.
+        at_ms: u64,
     },
     /// All of a failed life is gone, and this is what its failure looked like.
     Examined {
@@ -218,6 +243,12 @@ pub struct GangHistory {
     pub outcome: Option<Outcome>,
     /// The last verdict, so that one is written down once.
     pub verdict: Option<String>,
+    /// When ranks of the newest life were asked to leave, and when the first did.
+    pub leave: Option<(u64, Option<u64>)>,
+    /// Why they were asked.
+    pub leave_reason: String,
+    /// They did not, and that was said.
+    pub stays: bool,
     /// The newest suspicion that a life hangs.
     pub suspicion: Option<Suspicion>,
     /// The newest life of which it is known how long its steps took.
@@ -302,7 +333,7 @@ impl JobHistory {
                 self.reason.clone_from(reason);
                 self.with(*gang, |history| {
                     history.incarnation = Some(*incarnation);
-                    history.started = false;
+                    (history.started, history.stays, history.leave) = (false, false, None);
                     (history.ordered_ms, history.prepared_ms, history.meeting) = (*at_ms, None, None);
                     history.placement.clone_from(placement);
                     history.exited.clear();
@@ -340,6 +371,7 @@ impl JobHistory {
                 self.reason.clone_from(reason);
                 self.with(*gang, |history| history.times = Some(*times));
             }
+            Entry::Leave { .. } => self.note_leave(entry),
             Entry::Blamed { gang, failure } => {
                 self.reason.clone_from(&failure.what);
                 self.with(*gang, |history| history.blame(failure));
@@ -355,6 +387,16 @@ impl JobHistory {
                 });
             }
         }
+    }
+
+    fn note_leave(&mut self, entry: &Entry) {
+        let Entry::Leave { gang, incarnation, leave, reason, at_ms } = entry else { return };
+        self.reason.clone_from(reason);
+        self.with(*gang, |history| {
+            if history.incarnation == Some(*incarnation) {
+                history.note_leave(*leave, reason, *at_ms);
+            }
+        });
     }
 
     /// The job was started again.
@@ -378,6 +420,16 @@ impl GangHistory {
             failure.likeness = likeness.cloned();
             failure.lived_ms = lived_ms;
         });
+    }
+
+    fn note_leave(&mut self, leave: LeaveStep, reason: &str, at_ms: u64) {
+        match leave {
+            LeaveStep::Asked => (self.leave, self.leave_reason) = (Some((at_ms, None)), reason.to_owned()),
+            LeaveStep::Stays => self.stays = true,
+            LeaveStep::Begun => {
+                self.leave = self.leave.map(|(asked_ms, left_ms)| (asked_ms, left_ms.or(Some(at_ms))));
+            }
+        }
     }
 
     /// What was before is over, however it ended; budgets and numbers of lives continue.

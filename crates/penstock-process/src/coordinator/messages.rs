@@ -82,6 +82,9 @@ pub struct GangReport {
     pub warned: u32,
     /// When workers were told to leave.
     pub notified_since_ms: Option<u64>,
+    /// When they were told that they may leave, for a life with more hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leave_since_ms: Option<u64>,
     /// When they were sent what the person sent.
     #[serde(default)]
     pub signalled_since_ms: Option<u64>,
@@ -121,6 +124,9 @@ pub struct Report {
     /// Processes that were killed long ago and are still there: they sleep in the kernel.
     #[serde(default)]
     pub unkillable: u32,
+    /// This host leaves its job, and why: nothing of the job runs here any more, and nothing will.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaves: Option<String>,
     /// What its workers wrote to standard error since the last report, without secrets; in a job of many hosts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stderr: Vec<RankStderr>,
@@ -143,7 +149,8 @@ impl Report {
             }
             gangs
         };
-        self.stop == other.stop && self.unkillable == other.unkillable && bare(self) == bare(other)
+        let about_host = |report: &Self| (report.stop.clone(), report.unkillable, report.leaves.clone());
+        about_host(self) == about_host(other) && bare(self) == bare(other)
     }
 }
 

@@ -190,6 +190,8 @@ pub enum Action {
         #[serde(default)]
         signal: i32,
     },
+    /// Tell the workers to save and leave, and end nobody who does not: the next life has more hosts.
+    Leave,
     /// Send the workers what the person sent.
     Interrupt {
         /// Which signal.
@@ -371,6 +373,9 @@ fn after_failure(
     failure: &Failure,
 ) -> Verdict {
     let what = &failure.what;
+    if failure.cause == Cause::Resize && incarnation + 1 < LIVES_MAX {
+        return Verdict::new(Action::Start { incarnation: incarnation + 1 }, what);
+    }
     if failure.may_be_preemption(now_ms) {
         let until_ms = Some(failure.at_ms.saturating_add(TOLD_TOGETHER_MS));
         return Verdict::new(
@@ -418,6 +423,9 @@ pub fn charged(failures: &[Failure], refill_steps: u64, cause: Cause) -> (u32, u
                 (of_cause, all) = (0, 0);
             }
             furthest = furthest.max(step);
+        }
+        if failure.cause == Cause::Resize {
+            continue;
         }
         all += 1;
         of_cause += u32::from(failure.cause == cause);

@@ -57,6 +57,8 @@ pub struct HostFacts {
     pub shrinks: bool,
     /// The next life is about to have another size.
     pub resizes: bool,
+    /// It would have more hosts, and a life that runs is to make room for it; in words.
+    pub grows: Option<String>,
     /// When a host rank was last filled.
     pub filled_ms: u64,
     /// When the oldest of the unfilled became free, or nothing.
@@ -84,6 +86,7 @@ impl HostFacts {
             resized_ms: self.resized_ms,
             shrinks: false,
             resizes: false,
+            grows: None,
             names: Arc::clone(&self.names),
             ranks: Arc::clone(&self.ranks),
             losses: self.losses.iter().filter(|loss| loss.host_rank == host_rank).cloned().collect(),
@@ -254,6 +257,10 @@ pub struct GangView<'a> {
     pub longest_ms: Option<u64>,
     /// When workers were told to leave.
     pub notified_since_ms: Option<u64>,
+    /// When they were told that they may, for a life with more hosts.
+    pub leave_since_ms: Option<u64>,
+    /// Workers of the newest life that ended.
+    pub gone: u32,
     /// When they were sent what the person sent.
     pub signalled_since_ms: Option<u64>,
     /// When they were sent SIGTERM.
@@ -433,6 +440,8 @@ impl GangView<'static> {
             step: progress.step,
             longest_ms: progress.longest_ms,
             notified_since_ms: told(&|life| life.notified),
+            leave_since_ms: told(&|life| life.leave),
+            gone: newest.gone(),
             signalled_since_ms: told(&|life| life.signalled),
             ending_since_ms: told(&|life| life.ending),
             killing_since_ms: told(&|life| life.killing),
@@ -449,6 +458,9 @@ pub fn failed_workers(about: &GangReport, kind: Kind) -> impl Iterator<Item = &W
     // Who was told to leave and says that it did has not failed, even if it should never leave by itself.
     let left = |worker: &WorkerReport| {
         let exit = worker.exit.as_ref();
+        if about.leave_since_ms.is_some() && exit.is_some_and(|exit| exit.wants_to_go_on()) {
+            return true;
+        }
         about.notified_since_ms.is_some()
             && exit.is_some_and(|exit| exit.is_success() || exit.wants_to_go_on() || exit.is_terminated())
     };

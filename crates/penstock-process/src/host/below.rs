@@ -113,7 +113,7 @@ impl<S: VoteStorage> Host<S> {
     pub(super) fn hear_attach(&mut self, from: HostId, attachment: u64) {
         if self.membership.list.rank_of(from).is_none() {
             let why = "not in the host list".to_owned();
-            self.say(from, Body::Refused { why, for_good: false, ask: None });
+            self.say(from, Body::refused(why, false));
             return;
         }
         if self.upward.parent() == Some(from) {
@@ -144,7 +144,7 @@ impl<S: VoteStorage> Host<S> {
         let now_ms = self.now_ms;
         let Some(child) = self.below.children.get_mut(&from) else {
             let why = "not attached here".to_owned();
-            self.say(from, Body::Refused { why, for_good: false, ask: None });
+            self.say(from, Body::refused(why, false));
             return;
         };
         if number <= child.number {
@@ -155,7 +155,7 @@ impl<S: VoteStorage> Host<S> {
             // It was silent for too long, and has to say again how it is.
             self.below.children.remove(&from);
             let why = "not attached here any more".to_owned();
-            self.say(from, Body::Refused { why, for_good: false, ask: None });
+            self.say(from, Body::refused(why, false));
             return;
         }
         if let Some(summary) = summary {

@@ -26,6 +26,16 @@ pub struct Versions {
     pub python: String,
 }
 
+/// Who starts further hosts, where they do not come by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HostStarter {
+    /// A launcher that is logged in to hosts, as long as it is heard.
+    Attached,
+    /// Nobody any more: the launcher left the job to itself.
+    Detached,
+}
+
 /// What a host was started with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HostConfig {
@@ -56,6 +66,15 @@ pub struct HostConfig {
     /// How long a lost host is waited for before the job goes on with fewer.
     #[serde(default = "usual_wait")]
     pub replace_within_ms: u64,
+    /// A job that got smaller asks its ranks to save and leave when more hosts are here, instead of waiting for its next restart.
+    #[serde(default)]
+    pub grow_saved: bool,
+    /// Who starts further hosts; nothing where they come by themselves.
+    #[serde(default)]
+    pub starter: Option<HostStarter>,
+    /// How many hosts were started in all, where those are fewer than the job has.
+    #[serde(default)]
+    pub comes: Option<u32>,
     /// The host rank that was asked for.
     #[serde(default)]
     pub node_rank: Option<u32>,

@@ -19,12 +19,19 @@ pub(super) struct Ending {
     alone_ms: Option<u64>,
     /// Why it waits no longer.
     alone: Option<String>,
+    /// Its agent left the job, the others know, and why.
+    left: Option<String>,
 }
 
 impl Ending {
     /// Whether the agent may be told.
     pub(super) fn is_told(&self) -> bool {
         self.told
+    }
+
+    /// Whether the others know that this host left the job.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.is_some()
     }
 
     pub(super) fn due_ms(&self, now_ms: u64) -> Option<u64> {
@@ -58,6 +65,20 @@ impl<S: VoteStorage> Host<S> {
         self.ending.told = true;
         if let Some(parent) = self.upward.parent() {
             self.say(parent, Body::Goodbye { host: self.me.id, why: "the job is over".to_owned() });
+        }
+    }
+
+    /// Says goodbye for an agent that leaves the job, nothing of it running any more: the host rank is free at once, without a lease. Who leads
+    /// cannot say it to anybody: the next leader has to wait until its leases are over in any case.
+    pub(super) fn say_leaving(&mut self) {
+        let report = self
+            .agent
+            .report()
+            .filter(|report| self.ending.left.is_none() && report.gangs.iter().all(|gang| gang.alive() == 0));
+        let Some(why) = report.and_then(|report| report.leaves.clone()) else { return };
+        let Some(parent) = self.upward.parent() else { return };
+        if self.say(parent, Body::Goodbye { host: self.me.id, why: why.clone() }) {
+            self.ending.left = Some(why);
         }
     }
 

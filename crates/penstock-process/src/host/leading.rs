@@ -7,6 +7,7 @@
 mod host_rows;
 mod host_watch;
 pub(in crate::host) mod job_incident;
+mod requests;
 mod resizing;
 pub mod sizes;
 mod troubles;
@@ -19,6 +20,7 @@ use crate::coordinator::messages::{Order, Orders};
 use crate::coordinator::verdict::Action;
 use crate::coordinator::view::{HostLoss, JobView};
 use crate::host::clock::CoordinatorClock;
+use crate::host::leading::requests::Requests;
 use crate::host::messages::{Body, Header, JobOrders, JoinRequest};
 use crate::host::voting::Record;
 use crate::host::{Effect, Host};
@@ -91,6 +93,8 @@ pub struct Leading {
     /// Hosts whose processes were seen to end, and by whom.
     ended: BTreeMap<HostId, String>,
     joiners: BTreeMap<HostId, (JoinRequest, u64)>,
+    /// Hosts that are asked for, of who starts them.
+    pub(super) requests: Requests,
     /// What people were told to mend, and how often something about that was written down.
     troubles: Troubles,
     told: u32,
@@ -178,6 +182,11 @@ impl Leading {
         self.news = true;
         "is a spare: every host rank has a host".to_owned()
     }
+
+    /// What people should mend on a host, or know about the place of one that is missing.
+    pub(super) fn words_about(&self, rank: u32) -> Option<String> {
+        self.troubles.of_host(rank).map(str::to_owned).or_else(|| self.requests.words(rank))
+    }
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -246,6 +255,7 @@ impl<S: VoteStorage> Host<S> {
             goodbyes: BTreeMap::new(),
             ended: BTreeMap::new(),
             joiners: BTreeMap::new(),
+            requests: Requests::since(self.now_ms),
             troubles: Troubles::default(),
             told: 0,
             pending: None,
@@ -348,7 +358,8 @@ impl<S: VoteStorage> Host<S> {
         if let Some(look_ms) = orders.look_at_ms {
             leading.look_ms = leading.look_ms.min(self.clock.local_ms(look_ms).max(self.now_ms + 1));
         }
-        let facts = self.facts_of_troubles(leading);
+        let mut facts = self.facts_of_troubles(leading);
+        facts.extend(self.facts_of_requests(leading));
         if entries.is_empty() && change.is_none() && facts.is_empty() {
             self.give_out(leading, orders);
             return;

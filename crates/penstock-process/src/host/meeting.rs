@@ -26,6 +26,8 @@ const SAY_MS: u64 = 1000;
 const TROUBLE_MS: u64 = 3000;
 /// How long spares stand back for hosts that have not come when a job is founded.
 const STAND_BACK_MS: u64 = 10_000;
+/// And how long the leader of a job that lives has to find hosts that meet without it: it looks each second.
+const LIVING_MS: u64 = 3000;
 /// Hosts that a host without a place is told of, for the time when the endpoint is gone.
 const KNOWN_MAX: usize = 8;
 /// Names of missing hosts that are listed.
@@ -75,13 +77,6 @@ impl Meeting {
         self.known = hosts;
     }
 
-    /// Whom to try while the endpoint cannot be reached: hosts of the job and the endpoint, in turns.
-    fn whom_else(&self, now_ms: u64) -> Option<(SocketAddr, u64)> {
-        let turn = (now_ms / ELSEWHERE_MS) as usize % (self.known.len() + 1);
-        let known = self.known.get(turn).filter(|_| self.unreached.is_some());
-        known.map(|address| (*address, now_ms))
-    }
-
     fn arrive(&mut self, host: HostId, request: JoinRequest) {
         self.enough_ms = self.enough_ms.filter(|_| self.came.contains_key(&host));
         if let Some(rank) = request.node_rank {
@@ -119,16 +114,23 @@ impl<S: VoteStorage> Host<S> {
             }
             return;
         }
-        let now_ms = self.now_ms;
-        self.meeting.instead.take_if(|(_, named_ms)| now_ms > *named_ms + ELSEWHERE_MS);
-        if self.meeting.instead.is_none() {
-            self.meeting.instead = self.meeting.whom_else(now_ms);
-        }
+        let since_ms = self.now_ms.saturating_sub(ELSEWHERE_MS);
+        self.meeting.instead.take_if(|(_, named_ms)| since_ms > *named_ms);
         let to = self.meeting.instead.map_or(self.config.endpoint, |(address, _)| address);
-        let link = self.links.at(to);
-        match link.and_then(|link| self.links.host(link)) {
+        match self.links.at(to).and_then(|link| self.links.host(link)) {
             Some(host) => self.ask_for_a_place(host),
-            None => self.dial(to),
+            None => self.ask_others(to),
+        }
+    }
+
+    /// While nobody is there, other hosts of the job are asked, all at once: a spare is waited for.
+    fn ask_others(&mut self, to: SocketAddr) {
+        self.dial(to);
+        for place in self.meeting.known.clone() {
+            match self.links.at(place).and_then(|link| self.links.host(link)) {
+                Some(host) => return self.ask_for_a_place(host),
+                None => self.dial(place),
+            }
         }
     }
 
@@ -235,7 +237,7 @@ impl<S: VoteStorage> Host<S> {
         let problem = self.objection(&request);
         if let Some(why) = problem {
             self.out.push(Effect::Note(format!("{} may not join: {why}", request.entry.name)));
-            self.say(from, Body::Refused { why, for_good: true, ask: None });
+            self.say(from, Body::refused(why, true));
             return;
         }
         if self.membership.list.entry(from).is_some() {
@@ -308,14 +310,14 @@ impl<S: VoteStorage> Host<S> {
                 other.entry.name, request.entry.name
             );
             self.out.push(Effect::Note(why.clone()));
-            self.say(from, Body::Refused { why, for_good: true, ask: None });
+            self.say(from, Body::refused(why, true));
             return;
         }
         self.meeting.arrive(from, request);
         self.found_if_all_are_here();
         if self.rank.is_none() {
             let why = self.meeting.why.clone().unwrap_or_default();
-            self.say(from, Body::Refused { why, for_good: false, ask: None });
+            self.say(from, Body::refused(why, false));
         }
     }
 
@@ -328,7 +330,8 @@ impl<S: VoteStorage> Host<S> {
         let came = &self.meeting.came;
         let first = came.values().filter(|request| !request.spare).count();
         let (first, all) = (first as u64, u32::try_from(came.len()).unwrap_or(u32::MAX));
-        if first < u64::from(self.config.nnodes) && !self.may_begin_with(all) {
+        let enough = first >= u64::from(self.config.nnodes) || self.all_came(all);
+        if !enough && !self.may_begin_with(first, all) {
             let waits = missing(&self.config.expected, &self.meeting.came, self.config.nnodes);
             self.meeting.why = Some(waits);
             return;
@@ -355,18 +358,24 @@ impl<S: VoteStorage> Host<S> {
         others.into_iter().for_each(|host| self.tell_list(host));
     }
 
+    /// Whether all are here that were started, where those are too few: who started them knows of no others, so they need no majority.
+    fn all_came(&self, count: u32) -> bool {
+        let enough = self.config.sizes.iter().any(|size| *size <= count) || count >= self.config.nnodes;
+        enough && self.config.comes.is_some_and(|comes| count >= comes)
+    }
+
     /// Whether the job may be founded with fewer hosts than it may have: a majority has come, and nobody else for long enough. Of two jobs
-    /// that both have a majority of the same hosts there is only one.
-    fn may_begin_with(&mut self, count: u32) -> bool {
+    /// that both have a majority of the same hosts there is only one; so spares do not count, who may be many beside a job that lives.
+    fn may_begin_with(&mut self, first: u64, count: u32) -> bool {
         // With spares instead of hosts that are late.
         let complete = count >= self.config.nnodes;
         let enough = complete || self.config.sizes.iter().any(|size| *size <= count);
-        if !enough || (count <= self.config.nnodes / 2 && self.config.state.is_none()) {
+        if !enough || (2 * first <= u64::from(self.config.nnodes) && self.config.state.is_none()) {
             self.meeting.enough_ms = None;
             return false;
         }
         let since_ms = *self.meeting.enough_ms.get_or_insert(self.now_ms);
-        let wait_ms = if complete { STAND_BACK_MS } else { self.config.replace_within_ms };
+        let wait_ms = if complete { STAND_BACK_MS } else { self.config.replace_within_ms.max(LIVING_MS) };
         self.now_ms >= since_ms.saturating_add(wait_ms)
     }
 
@@ -419,6 +428,7 @@ impl<S: VoteStorage> Host<S> {
         let known = &self.membership.list;
         let same_hosts = self.rank == rank && known.hosts.is_same(&list.hosts);
         let same_tree = same_hosts && known.voters == list.voters;
+        let same_gang = same_hosts && known.resting == list.resting;
         (self.rank, self.membership.list) = (rank, list);
         if !same_hosts {
             self.plans = self.gangs_of_hosts();
@@ -432,6 +442,8 @@ impl<S: VoteStorage> Host<S> {
         if !same_hosts {
             // Whose hosts were lost goes down with the next grants; who came in their place is waited for.
             self.push_to_children();
+        }
+        if !same_gang {
             self.summarise_own();
         }
     }

@@ -240,6 +240,22 @@ pub enum Body {
     },
 }
 
+impl Body {
+    /// A refusal that names nobody else.
+    pub fn refused(why: String, for_good: bool) -> Self {
+        Self::Refused { why, for_good, ask: None }
+    }
+}
+
+/// A host that could not be started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// What people call it.
+    pub name: String,
+    /// Why, in words of who tried.
+    pub why: String,
+}
+
 /// What may be asked of a whole job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -258,6 +274,12 @@ pub enum Question {
         host: HostId,
         /// Who saw it, and how.
         by: String,
+    },
+    /// From what started the hosts, to the leader: which host ranks want a host, and what could not be started.
+    Wanted {
+        /// Names that were tried in vain.
+        #[serde(default)]
+        tried: Vec<Tried>,
     },
     /// Work on hosts, done by a process there that ends with the question.
     Task {

@@ -243,6 +243,7 @@ impl<S: VoteStorage> Host<S> {
         }
         self.climb();
         self.pass_stderr_on();
+        self.say_leaving();
         self.end_if_over();
         self.keep_state();
         self.give_up_alone();

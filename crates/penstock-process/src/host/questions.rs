@@ -271,6 +271,9 @@ impl<S: VoteStorage> Host<S> {
                 self.out.push(Effect::Note(format!("{by}: nothing of host {host} runs any more")));
                 leading.note_ended(*host, by);
             }
+            if let (Question::Wanted { tried }, Some(leading)) = (&open.what, self.leading.as_mut()) {
+                leading.requests.note_starter(self.now_ms, tried);
+            }
             open.answer = self.own_answer(&open.what);
             self.finish(on_its_way, open);
             return;

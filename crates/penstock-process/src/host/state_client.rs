@@ -236,7 +236,7 @@ impl<S: VoteStorage> Host<S> {
 
     fn refuse_all(&mut self, why: &str) {
         for host in self.meeting.others(self.me.id) {
-            self.say(host, Body::Refused { why: why.to_owned(), for_good: true, ask: None });
+            self.say(host, Body::refused(why.to_owned(), true));
         }
         self.meeting.refused = Some(why.to_owned());
     }

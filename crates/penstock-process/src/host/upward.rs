@@ -109,7 +109,7 @@ impl<S: VoteStorage> Host<S> {
     }
 
     pub(super) fn upward_due_ms(&self) -> Option<u64> {
-        self.rank.filter(|_| self.leading.is_none())?;
+        self.rank.filter(|_| self.leading.is_none() && !self.ending.has_left())?;
         if self.upward.parent.is_none() {
             return Some(self.now_ms + self.heartbeat_ms().min(LOOK_MS));
         }
@@ -119,6 +119,10 @@ impl<S: VoteStorage> Host<S> {
 
     /// Attaches where it belongs, or as near as it can, and sends heartbeats.
     pub(super) fn climb(&mut self) {
+        if self.ending.has_left() {
+            // Who is heard after a goodbye would seem to be back.
+            return;
+        }
         if self.rank.is_none() || self.leading.is_some() {
             if let Some(parent) = self.upward.parent.take() {
                 // Else it counts us, and all below us, a second time until it takes us for silent.

@@ -33,6 +33,8 @@ pub enum Cause {
     Host,
     /// A gang failed whose failure is everybody's.
     Peer,
+    /// It was asked to leave, because the next life has more hosts.
+    Resize,
 }
 
 /// How many failures of a cause may come in a row, without progress between them.
@@ -65,8 +67,8 @@ impl Budget {
             Cause::Hang => self.hang,
             Cause::Preemption => self.preemption,
             Cause::Host => self.host,
-            // Whoever failed first pays.
-            Cause::Peer => LIVES_MAX,
+            // Whoever failed first pays; and nobody for a life that gets larger.
+            Cause::Peer | Cause::Resize => LIVES_MAX,
         }
     }
 

@@ -19,6 +19,22 @@ impl World {
         self.break_links(index);
     }
 
+    /// A host leaves: its ranks end, that is said, and a little later nothing of it is there.
+    pub(crate) fn dismiss(&mut self, index: usize) {
+        if self.nodes[index].host.is_none() || self.nodes[index].pause.is_some() {
+            return self.kill(index);
+        }
+        let local_ms = self.local_ms(index);
+        let ran = self.nodes[index].twin.running;
+        self.nodes[index].twin.leave(local_ms);
+        if ran {
+            self.note_end(index);
+        }
+        self.push(self.now_ms, Item::Report(index as u32));
+        self.run_until(self.now_ms + 200);
+        self.kill(index);
+    }
+
     /// The coordinator of a host is killed and started again; its ranks notice nothing.
     pub(crate) fn restart_coordinator(&mut self, index: usize) {
         if self.nodes[index].host.is_none() || self.nodes[index].pause.is_some() {

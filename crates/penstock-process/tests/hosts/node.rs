@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use penstock_process::host::config::HostConfig;
+use penstock_process::host::config::{HostConfig, HostStarter};
 use penstock_process::host::{Host, LinkId, Membership};
 use penstock_process::job::Job;
 use penstock_process::vote::error::Result as VoteResult;
@@ -43,6 +43,12 @@ pub(crate) struct Plan {
     /// With how many hosts it may go on, and how long others are waited for before; none where their number is fixed.
     pub(crate) sizes: Vec<u32>,
     pub(crate) replace_within_ms: u64,
+    /// It grows by a save and a restart for that; else when it restarts for another reason.
+    pub(crate) grow_saved: bool,
+    /// Who starts further hosts.
+    pub(crate) starter: Option<HostStarter>,
+    /// Its ranks look for notices.
+    pub(crate) listens: bool,
     /// Hosts of a rack, which fail together; 0 where racks are not known.
     pub(crate) rack: u32,
     /// How often what was on the way when a link broke comes later than what follows over the next link, or a second time, in percent.

@@ -7,6 +7,9 @@ use penstock_process::job::exit::Exit;
 use penstock_process::lease::grant;
 use penstock_process::logs::stderr_tail::RankStderr;
 
+/// What a rank exits with that was asked to leave.
+const LEFT: i32 = 75;
+
 /// Why ranks of a host ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -38,6 +41,11 @@ pub(crate) struct Twin {
     pub(crate) ends: Vec<Ended>,
     ending_since_ms: Option<u64>,
     lease_ended_ms: Option<u64>,
+    /// Its ranks look for notices, and leave when they are asked to.
+    pub(crate) listens: bool,
+    leave_since_ms: Option<u64>,
+    /// Its host leaves the job; its ranks have ended, and it begins nothing any more.
+    pub(crate) leaves: Option<String>,
     /// Rank 0 will sleep in the kernel when it is ended, and outlive SIGKILL.
     pub(crate) sticks: bool,
     /// It does, and when it was killed.
@@ -49,7 +57,7 @@ pub(crate) struct Twin {
 }
 
 impl Twin {
-    pub(crate) fn new(ranks: u32, lease_ms: u64) -> Self {
+    pub(crate) fn new(ranks: u32, lease_ms: u64, listens: bool) -> Self {
         Self {
             ranks,
             lease_ms,
@@ -67,6 +75,9 @@ impl Twin {
             ends: Vec::new(),
             ending_since_ms: None,
             lease_ended_ms: None,
+            listens,
+            leave_since_ms: None,
+            leaves: None,
             sticks: false,
             stuck: false,
             killing_since_ms: None,
@@ -124,8 +135,16 @@ impl Twin {
         self.host_rank = orders.standing.as_ref().map(|standing| standing.host_rank);
         self.lease_until_ms = self.lease_until_ms.max(orders.lease_until_ms);
         self.over |= orders.over.is_some();
+        if self.leaves.is_some() {
+            return false;
+        }
         let mut changed = false;
         for order in &orders.gangs {
+            if self.running && order.outdates(self.life) {
+                // It slept, or was cut off: the job is further.
+                self.end(now_ms, -9, true, Ended::Ordered("the job is further".to_owned()));
+                changed = true;
+            }
             let running = usize::from(self.running);
             if self.stuck && order.action == Action::End && self.ending_since_ms.is_none() {
                 self.ending_since_ms = Some(now_ms);
@@ -152,8 +171,16 @@ impl Twin {
                     (self.life, self.running, self.prepared) = (Some(incarnation), true, None);
                     (self.exit_code, self.exit_ms, self.asked, self.ending_since_ms) =
                         (None, None, false, None);
-                    self.lease_ended_ms = None;
+                    (self.lease_ended_ms, self.leave_since_ms) = (None, None);
                     changed = true;
+                }
+                continue;
+            }
+            if order.action == Action::Leave && order.concerns(self.life, running, false) {
+                changed |= self.leave_since_ms.is_none();
+                self.leave_since_ms.get_or_insert(now_ms);
+                if self.running && self.listens {
+                    self.end(now_ms, LEFT, false, Ended::Ordered(order.reason.clone()));
                 }
                 continue;
             }
@@ -196,6 +223,15 @@ impl Twin {
         ran
     }
 
+    /// Its keeper is gone, so it ends its ranks and leaves.
+    pub(crate) fn leave(&mut self, now_ms: u64) {
+        if self.running {
+            self.end(now_ms, -9, true, Ended::Ordered("the keeper was killed".to_owned()));
+        }
+        self.prepared = None;
+        self.leaves = Some("the keeper was killed".to_owned());
+    }
+
     fn end(&mut self, now_ms: u64, code: i32, asked: bool, why: Ended) {
         (self.running, self.stuck) = (false, self.sticks);
         (self.exit_code, self.exit_ms, self.asked) = (Some(code), Some(now_ms), asked);
@@ -220,7 +256,11 @@ impl Twin {
             exit: exit.clone().filter(|_| !asleep(rank)),
             exit_ms: self.exit_ms.filter(|_| !asleep(rank)),
             asked: self.asked,
-            pulse: steps.get(rank as usize).map(|step| Pulse { step: *step, ..Pulse::default() }),
+            pulse: steps.get(rank as usize).map(|step| Pulse {
+                step: *step,
+                listens: self.listens,
+                ..Pulse::default()
+            }),
             heard_ms: None,
             signs: Default::default(),
         };
@@ -239,10 +279,12 @@ impl Twin {
             ending_since_ms: self.ending_since_ms,
             prepared,
             lease_ended_ms: self.lease_ended_ms,
+            leave_since_ms: self.leave_since_ms,
             killing_since_ms: self.killing_since_ms,
             ..GangReport::default()
         };
-        let stderr = self.words_of_rank();
-        Report { number: self.number, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable, stderr }
+        let (stderr, leaves) = (self.words_of_rank(), self.leaves.clone());
+        let gangs = vec![gang];
+        Report { number: self.number, machine: 0, now_ms, stop: None, gangs, unkillable, leaves, stderr }
     }
 }

@@ -45,7 +45,7 @@ impl Weather {
         let living: Vec<usize> =
             (0..world.nodes.len()).filter(|index| world.nodes[*index].host.is_some()).collect();
         let (one, two) = (self.chance.pick(&living), self.chance.pick(&living));
-        let (fault, for_ms) = (self.chance.between(0, 14), self.chance.between(100, LONG_MS));
+        let (fault, for_ms) = (self.chance.between(0, 15), self.chance.between(100, LONG_MS));
         world.note(format!("--- fault {fault} of h{one}, h{two}, {for_ms} ms"));
         match fault {
             0 => world.cut(one, two),
@@ -61,6 +61,7 @@ impl Weather {
             }
             9 => self.flap(world, one, two),
             10 => world.pause(one, Pause::Processes, for_ms),
+            15 => self.lose(world, &[one], World::dismiss),
             11 => world.pause(one, Pause::Machine(world.now_ms), for_ms),
             _ => world.heal(),
         }
@@ -88,6 +89,11 @@ impl Weather {
 
     /// Kills hosts, if the job can bear it: without most of its voters it waits for ever.
     fn kill(&mut self, world: &mut World, hosts: &[usize]) {
+        self.lose(world, hosts, World::kill);
+    }
+
+    /// The same in some way.
+    fn lose(&mut self, world: &mut World, hosts: &[usize], way: impl Fn(&mut World, usize)) {
         let lives =
             |voter: &HostId| world.nodes.iter().any(|node| node.config.host == *voter && node.host.is_some());
         let dies = |voter: &HostId| hosts.iter().any(|host| world.nodes[*host].config.host == *voter);
@@ -98,8 +104,8 @@ impl Weather {
         }
         for host in hosts {
             let founder = world.nodes[*host].config.founder;
-            world.kill(*host);
-            world.note(format!("h{host} is killed"));
+            way(world, *host);
+            world.note(format!("h{host} is gone"));
             // Hosts meet where the first was, so another is started there.
             let number = if founder { 0 } else { self.places };
             self.places += 1;

@@ -144,6 +144,9 @@ impl World {
             nnodes: self.plan.hosts,
             sizes: self.plan.sizes.clone(),
             replace_within_ms: self.plan.replace_within_ms,
+            grow_saved: self.plan.grow_saved,
+            starter: self.plan.starter,
+            comes: None,
             node_rank,
             spare: node_rank.is_none() && number >= self.plan.hosts as usize,
             lease_ms: self.plan.lease_ms,
@@ -160,7 +163,7 @@ impl World {
         };
         let node = Node {
             host: None,
-            twin: Twin::new(self.plan.ranks, self.plan.lease_ms),
+            twin: Twin::new(self.plan.ranks, self.plan.lease_ms, self.plan.listens),
             clock,
             config,
             disk: Disk::default(),

@@ -263,7 +263,16 @@ fn beat(pulse: &mut Pulse, step: u64, now_ms: u64) {
 }
 
 fn report(now_ms: u64, gang: GangReport) -> Report {
-    Report { number: 0, machine: 0, now_ms, stop: None, gangs: vec![gang], unkillable: 0, stderr: Vec::new() }
+    Report {
+        number: 0,
+        machine: 0,
+        now_ms,
+        stop: None,
+        gangs: vec![gang],
+        unkillable: 0,
+        leaves: None,
+        stderr: Vec::new(),
+    }
 }
 
 fn decider(program: &Program) -> Decider {

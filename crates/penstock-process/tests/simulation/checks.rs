@@ -130,6 +130,7 @@ impl<'a> Checks<'a> {
                     Cause::Preemption => "preemption",
                     Cause::Host => "host",
                     Cause::Peer => "peer",
+                    Cause::Resize => "resize",
                 });
                 let known = &mut self.gangs[*gang].failures;
                 assert!(
@@ -185,7 +186,7 @@ impl<'a> Checks<'a> {
                     "only who makes no steps hangs: {failure:?} {tended:?}"
                 );
             }
-            Cause::Host => panic!("a job of one host loses none: {failure:?}"),
+            Cause::Host | Cause::Resize => panic!("a job of one host has one size: {failure:?}"),
             Cause::Peer => {
                 let others = self.gangs.iter().zip(&self.plans).enumerate();
                 let shared =

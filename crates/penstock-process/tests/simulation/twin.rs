@@ -186,6 +186,7 @@ impl Twin {
             stop: self.stop.clone(),
             gangs: self.gangs.iter().map(|tended| gang_report(tended, now_ms)).collect(),
             unkillable: 0,
+            leaves: None,
             stderr: Vec::new(),
         }
     }
@@ -229,7 +230,8 @@ impl Twin {
             Action::End => self.end(order.gang, now_ms),
             Action::Kill => self.kill(order.gang, now_ms),
             Action::Stopped | Action::Fail => tended.queued = None,
-            Action::Succeed | Action::Prepare { .. } | Action::Wait { .. } => {}
+            // A job of one host gets no larger.
+            Action::Succeed | Action::Prepare { .. } | Action::Leave | Action::Wait { .. } => {}
         }
     }
 

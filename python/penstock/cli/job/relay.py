@@ -11,7 +11,7 @@ import time
 
 from penstock.cli.output import say
 from penstock.errors import JobSilent
-from penstock.process.hosts.ssh_login import SSH_TROUBLE
+from penstock.process.hosts.ssh.ssh_login import SSH_TROUBLE
 from penstock.process.hosts.ssh_origin import SshOrigin, ssh_origin
 from penstock.process.job.catalogue import Job
 

@@ -30,6 +30,7 @@ from penstock.process.job.spec import JobSpec
 LEASE_LEAST_S = 2.0
 LEASE_MOST_S = 86_400.0
 FANOUT_LEAST, FANOUT_MOST = 2, 4096
+GROWTHS = ("restart", "saved")
 #: Where an image or a login says which hosts fail together.
 RACK_VARIABLE = "PENSTOCK_RACK"
 
@@ -48,6 +49,8 @@ class HostOptions:
     #: What this host shares with its neighbours; empty where nobody says so.
     rack: str = ""
     replace_within_s: float = 600.0
+    #: Whether a job that got smaller asks its ranks to save and leave as soon as there are more hosts.
+    grow_saved: bool = False
 
 
 class SshHosts(NamedTuple):
@@ -96,6 +99,11 @@ def host_options(values: Mapping[str, Any]) -> HostOptions:
         )
     if not FANOUT_LEAST <= values["fanout"] <= FANOUT_MOST:
         raise UsageError(f"--fanout must be {FANOUT_LEAST} to {FANOUT_MOST}, got {values['fanout']}")
+    if values["grow"] not in GROWTHS:
+        raise UsageError(
+            f"--grow must be {' or '.join(GROWTHS)}, got {values['grow']}",
+            hint="saved asks the ranks to save and restarts them when more hosts are here; restart waits for one",
+        )
     state = values["state"]
     if state is not None and "://" in state:
         raise UsageError(
@@ -106,6 +114,7 @@ def host_options(values: Mapping[str, Any]) -> HostOptions:
         lease_s=lease_s,
         host_wait_s=_seconds("--host-wait", values["host_wait"]),
         replace_within_s=_seconds("--replace-within", values["replace_within"]),
+        grow_saved=values["grow"] == "saved",
         detach_after_s=_seconds("--detach-after", values["detach_after"]),
         fanout=values["fanout"],
         state=None if state is None else str(Path(state).absolute()),
@@ -121,7 +130,7 @@ def furnish_join(
     """The host directory of this host of a job that others join."""
     agent_path()
     options = host_options(words.values)
-    check_elastic(spec, join.sizes)
+    check_elastic(spec, join.sizes, options)
     secret = _join_secret(home, join, words, environment)
     for note in join.notes:
         _note(note)
@@ -186,6 +195,7 @@ def host_file(join: Join, options: HostOptions, *, local_address: str, slots: in
         replace_within_ms=round(
             1000 * (options.replace_within_s if join.last_call_s is None else join.last_call_s)
         ),
+        grow_saved=options.grow_saved,
         spare=join.spare,
         node_rank=join.node_rank,
         slots=slots,
@@ -285,8 +295,10 @@ def _named_sizes(words: CommandLine, named: int) -> HostSizes:
     return sizes
 
 
-def check_elastic(spec: JobSpec, sizes: Sequence[int]) -> None:
-    """Ranks that restart alone keep their numbers, so a job of them has one size."""
+def check_elastic(spec: JobSpec, sizes: Sequence[int], options: HostOptions) -> None:
+    """Ranks that restart alone keep their numbers, so a job of them has one size; and a job of one size does not grow."""
+    if options.grow_saved and not sizes:
+        raise UsageError("--grow saved needs --nnodes MIN:MAX: a job with one number of hosts never grows")
     alone = [role.name for role in spec.roles if role.policy.restart == "one"]
     if sizes and alone:
         raise UsageError(

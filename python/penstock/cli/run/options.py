@@ -205,8 +205,14 @@ HOSTS = (
     Option(
         ("--replace-within",),
         "text",
-        "With --nnodes MIN:MAX: how long a lost host is waited for before the job goes on with fewer.",
+        "How long a lost host is asked for and, with --nnodes MIN:MAX, waited for before the job goes on with fewer.",
         "10m",
+    ),
+    Option(
+        ("--grow",),
+        "text",
+        "With --nnodes MIN:MAX, when hosts are here again: restart (the next one), or saved (save and restart for it).",
+        "restart",
     ),
     Option(
         ("--ship",),

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +19,9 @@ from penstock.process.hosts.host_directory import HostFile
 from penstock.process.hosts.host_names import NamedHost
 from penstock.process.hosts.shipping.packed_directory import Packed
 from penstock.process.hosts.shipping.ship_plan import ShipPlan, upload
-from penstock.process.hosts.ssh_login import Shipment
+from penstock.process.hosts.ssh.ssh_login import Shipment
+from penstock.process.hosts.ssh.ssh_start import SshLimits, SshStarter
 from penstock.process.hosts.ssh_origin import keep_origin
-from penstock.process.hosts.ssh_start import SshLimits, SshStarter
 from penstock.process.hosts.starter import HostGreeting
 from penstock.process.job.launch import agent_path, furnish
 from penstock.process.job.spec import JobSpec
@@ -33,13 +33,20 @@ UNFOLDED_HOSTS = 8
 def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -> int:
     """Start the job on all hosts, and stay until it has ended; detached, until it runs."""
     options = host_options(words.values)
-    check_elastic(spec, asked.sizes.sizes)
+    check_elastic(spec, asked.sizes.sizes, options)
     if asked.slots:
         spec = replace(spec, roles=[replace(role, ranks=asked.slots) for role in spec.roles])
     # The launcher's own directory of the job: its name, and where to ask.
     directory = furnish(home, spec, environment=os.environ)
     shipment = Shipment(agent_path(), str(spec.python or sys.executable))
-    limits = SshLimits(host_wait_s=options.host_wait_s, detach_after_s=options.detach_after_s)
+    limits = SshLimits(
+        host_wait_s=options.host_wait_s,
+        detach_after_s=options.detach_after_s,
+        least=min(asked.sizes.sizes, default=asked.sizes.most),
+        most=asked.sizes.most,
+        late_s=options.replace_within_s,
+        stays=not spec.detached,
+    )
     folds = words.values["fold"] and len(asked.hosts) > UNFOLDED_HOSTS
     names = [host.name for host in asked.hosts]
     starter = SshStarter(names, shipment, limits, _tell, EqualLines() if folds else None)
@@ -52,7 +59,7 @@ def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -
                 packed = ShipPlan.of(words.values["ship"], spec).pack(directory)
                 stack.callback(packed.path.unlink, missing_ok=True)
                 _tell(f"note: {packed.words()}")
-            starter.start(bundles_of(spec, directory.name, asked, options, packed))
+            starter.start(JobBundles(spec, directory.name, asked, options, packed))
     except BaseException:
         # Nothing runs anywhere, so there is no job to list.
         shutil.rmtree(directory, ignore_errors=True)
@@ -70,60 +77,103 @@ def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -
     return code
 
 
-def bundles_of(
-    spec: JobSpec, job: str, asked: SshHosts, options: HostOptions, packed: Packed | None = None
-) -> Callable[[Sequence[HostGreeting]], list[Bundle]]:
-    """What each host gets, once all have said where they are. The first founds the job, the last are in reserve."""
-    secret = os.urandom(32).hex()
-    hosts, sizes = asked.hosts, asked.sizes
+class JobBundles:
+    """What each host of a job gets. Of those that begin it the first founds it, and the last are in reserve."""
 
-    def bundles(greetings: Sequence[HostGreeting]) -> list[Bundle]:
-        reached = [_address(greeting, options) for greeting in greetings]
+    def __init__(
+        self, spec: JobSpec, job: str, asked: SshHosts, options: HostOptions, packed: Packed | None = None
+    ) -> None:
+        self._spec, self._job, self._asked, self._options = spec, job, asked, options
+        self._packed = packed
+        self._named = {host.name: host for host in asked.hosts}
+        self._secret = os.urandom(32).hex()
+        #: Where each host listens, in the order in which they came.
+        self._places: dict[str, str] = {}
+        self._example: HostGreeting | None = None
+
+    def first(self, greetings: Sequence[HostGreeting]) -> list[Bundle]:
+        """For all that are here, once they have said where they are."""
+        reached = [_address(greeting, self._options) for greeting in greetings]
         _check_once(greetings)
         _check_network(greetings, reached)
-        if not options.mixed:
+        if not self._options.mixed:
             _check_versions(greetings)
-        endpoint = joined(reached[0], greetings[0].port)
-        names = [host.name.rpartition("@")[2] for host in hosts]
-        ship_from = None if packed is None else upload(hosts[0].name, packed)
+        self._example = greetings[0]
+        for greeting, address in zip(greetings, reached, strict=True):
+            self._places[greeting.name] = joined(address, greeting.port)
+        most, here = self._asked.sizes.most, len(greetings)
+        meeting, names = self._places[greetings[0].name], [_called(greeting) for greeting in greetings]
+        hosts = [self._host(greeting, meeting) for greeting in greetings]
+        ship_from = None if self._packed is None else upload(greetings[0].name, self._packed)
         return [
-            Bundle(
-                description=spec.to_json(job),
-                host=HostFile(
-                    name=name,
-                    address=address,
-                    port=greeting.port,
-                    endpoint=endpoint,
+            self._bundle(
+                replace(
+                    host,
                     founder=number == 0,
-                    nnodes=sizes.most,
-                    sizes=list(sizes.sizes),
-                    replace_within_ms=round(options.replace_within_s * 1000),
-                    spare=number >= sizes.most,
-                    node_rank=number if number < sizes.most else None,
-                    slots=spec.roles[0].ranks,
-                    rack=host.rack,
-                    lease_ms=round(options.lease_s * 1000),
-                    fanout=options.fanout,
-                    host_wait_ms=round(options.host_wait_s * 1000),
-                    state=options.state,
-                    state_asked=options.state is not None,
-                    continues=options.state is not None,
-                    interface=options.interface,
-                    mixed=options.mixed,
-                    expected=names[: sizes.most],
-                    ships=packed is not None,
+                    spare=number >= most,
+                    node_rank=number if number < most else None,
+                    comes=here if here < most else None,
+                    expected=names[:most],
                     ship_from=ship_from if number == 0 else None,
-                    versions=greeting.versions,
-                ),
-                secret=secret,
-                detach_after_s=options.detach_after_s,
+                )
             )
-            for number, (host, name, address, greeting) in enumerate(
-                zip(hosts, names, reached, greetings, strict=True)
-            )
+            for number, host in enumerate(hosts)
         ]
 
-    return bundles
+    def later(self, greeting: HostGreeting, others: Sequence[str]) -> Bundle:
+        """For one that comes in place of another."""
+        assert self._example is not None, "a job that has begun"
+        address = _address(greeting, self._options)
+        living = [self._places[name] for name in others if name in self._places and name != greeting.name]
+        if not living:
+            raise JoinInvalid(
+                reason=f"no host is left that {greeting.name} could join", hint="start the job again"
+            )
+        if not self._options.mixed:
+            _check_versions([self._example, greeting])
+        self._places[greeting.name] = joined(address, greeting.port)
+        return self._bundle(self._host(greeting, living[0]))
+
+    def _bundle(self, host: HostFile) -> Bundle:
+        return Bundle(
+            description=self._spec.to_json(self._job),
+            host=host,
+            secret=self._secret,
+            detach_after_s=self._options.detach_after_s,
+        )
+
+    def _host(self, greeting: HostGreeting, endpoint: str) -> HostFile:
+        """A host that asks for any place."""
+        options, sizes = self._options, self._asked.sizes
+        return HostFile(
+            name=_called(greeting),
+            address=_address(greeting, options),
+            port=greeting.port,
+            endpoint=endpoint,
+            founder=False,
+            nnodes=sizes.most,
+            sizes=list(sizes.sizes),
+            replace_within_ms=round(options.replace_within_s * 1000),
+            grow_saved=options.grow_saved,
+            starter="detached" if self._spec.detached else "attached",
+            slots=self._spec.roles[0].ranks,
+            rack=self._named[greeting.name].rack,
+            lease_ms=round(options.lease_s * 1000),
+            fanout=options.fanout,
+            host_wait_ms=round(options.host_wait_s * 1000),
+            state=options.state,
+            state_asked=options.state is not None,
+            continues=options.state is not None,
+            interface=options.interface,
+            mixed=options.mixed,
+            ships=self._packed is not None,
+            versions=greeting.versions,
+        )
+
+
+def _called(greeting: HostGreeting) -> str:
+    """As people call it: without a user."""
+    return greeting.name.rpartition("@")[2]
 
 
 def _address(greeting: HostGreeting, options: HostOptions) -> str:

@@ -34,6 +34,7 @@ NEEDLESS_ALONE = {
             "spare_hosts",
             "sizes",
             "replace_within",
+            "grow",
             "state",
             "ship",
             "interface",

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -24,7 +25,14 @@ from penstock.errors.root import PenstockError
 from penstock.process.hosts import addresses
 from penstock.process.hosts.attachment import is_kept, note_launcher
 from penstock.process.hosts.host_directory import HostFile, HostPlace, furnish_host, versions
-from penstock.process.hosts.host_end import adopt_orphans, end_line, has_ended_untold, tell_leader
+from penstock.process.hosts.host_end import (
+    adopt_orphans,
+    ask_leader,
+    end_line,
+    has_ended_untold,
+    tell_leader,
+    wanted_line,
+)
 from penstock.process.hosts.line_channel import LineChannel
 from penstock.process.hosts.output_pump import OutputPump
 from penstock.process.job.local_home import local_home
@@ -40,6 +48,8 @@ STOP_PATIENCE_S = 60.0
 LAST_WORDS_S = 5.0
 #: For an agent to say how it is used.
 TRIAL_S = 30.0
+#: Lines that wait to be sent, and names in one question to the leader.
+SAID_MAX, TRIED_MAX = 16, 64
 #: Signals that a launcher may pass on.
 SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "HUP": signal.SIGHUP, "QUIT": signal.SIGQUIT}
 
@@ -117,9 +127,13 @@ class Receiver:
     """Stands between the login and the launcher of this host: passes output back and signals on."""
 
     def __init__(
-        self, channel: LineChannel, child: "subprocess.Popen[bytes]", directory: Path, detach_after_s: float
+        self, channel: LineChannel, child: "subprocess.Popen[bytes]", directory: Path, bundle: Bundle
     ) -> None:
-        self._channel, self._child, self._detach_after_s = channel, child, detach_after_s
+        self._channel, self._child, self._bundle = channel, child, bundle
+        self._detach_after_s = bundle.detach_after_s
+        #: Lines for the launcher, from threads that asked the job's leader; and what wakes us for them.
+        self._said: deque[bytes] = deque(maxlen=SAID_MAX)
+        self._woken, self._wake = os.pipe()
         self._directory = directory
         assert child.stdout is not None
         assert child.stderr is not None
@@ -149,7 +163,7 @@ class Receiver:
 
     def _turn(self, end: int) -> None:
         silent = self._channel.is_closed or time.monotonic() - self._heard > SILENCE_S
-        reads = [] if self._channel.is_closed else [self._channel.number]
+        reads = [self._woken] if self._channel.is_closed else [self._woken, self._channel.number]
         reads += [] if self._child.poll() is not None else [end]
         writes: list[int] = []
         for pump in self._pumps:
@@ -157,6 +171,10 @@ class Receiver:
             reads += pump.reads
             writes += pump.writes
         readable, writable, _ = select.select(reads, writes, [], 1.0)
+        if self._woken in readable:
+            os.read(self._woken, 64)
+        while self._said:
+            self._pumps[0].interject(self._said.popleft())
         for pump in self._pumps:
             pump.turn(readable, writable)
         if self._channel.number in readable:
@@ -166,15 +184,33 @@ class Receiver:
 
     def _obey(self, message: Mapping[str, Any]) -> None:
         self._heard = time.monotonic()
-        wanted = SIGNALS.get(str(message.get("signal")))
-        if wanted is not None:
-            self._child.send_signal(wanted)
+        number = SIGNALS.get(str(message.get("signal")))
+        if number is not None:
+            self._child.send_signal(number)
         ended = message.get("ended")
         if isinstance(ended, dict):
             tell_leader(self._directory, str(ended.get("host")), str(ended.get("by")))
+        wanted = message.get("wanted")
+        if isinstance(wanted, dict):
+            self._ask(wanted)
         if message.get("goodbye") == "killed":
             # As if the launcher here had been killed: the agent ends all ranks at once.
             self._child.kill()
+
+    def _ask(self, wanted: Mapping[str, Any]) -> None:
+        """Ask the job's leader which hosts it wants, for the launcher."""
+        secret, host, number = self._bundle.secret, self._bundle.host.host, int(wanted.get("number", 0))
+
+        def answer(rows: list[dict[str, Any]] | None) -> None:
+            self._said.append(wanted_line(secret, host, number, rows))
+            os.write(self._wake, b"!")
+
+        tried = [
+            {"name": str(one.get("name")), "why": str(one.get("why"))}
+            for one in list(wanted.get("tried") or [])[:TRIED_MAX]
+            if isinstance(one, dict)
+        ]
+        ask_leader(self._directory, tried, answer)
 
     def _look_for_silence(self) -> None:
         now = time.monotonic()
@@ -218,7 +254,7 @@ def receive(agent: Path, environment: Mapping[str, str]) -> int:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    code = Receiver(channel, child, directory, bundle.detach_after_s).run()
+    code = Receiver(channel, child, directory, bundle).run()
     if not bundle.description.get("detached") and has_ended_untold(directory):
         os.set_blocking(1, True)
         os.write(1, end_line(bundle.secret, bundle.host.host))

@@ -49,6 +49,12 @@ class HostFile:
     #: With how many hosts it may go on, and how long a lost one is waited for before; none where their number is fixed.
     sizes: list[int] = field(default_factory=list)
     replace_within_ms: int = 600_000
+    #: Whether a job that got smaller asks its ranks to save and leave when there are more hosts, instead of waiting for its next restart.
+    grow_saved: bool = False
+    #: Who starts further hosts: ``attached``, a launcher that is logged in to them, or ``detached``, nobody any more. Else hosts come by themselves.
+    starter: str | None = None
+    #: How many hosts whoever starts them could start; none where all that the job has.
+    comes: int | None = None
     #: Whether this host stands back for others when the job is founded.
     spare: bool = False
     node_rank: int | None = None

@@ -5,6 +5,7 @@ to the leader, so every host gives the same answer.
 """
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -124,6 +125,14 @@ def report_ended(job: Job, host: str, by: str) -> bool:
     example that an engine calls a host down, is not that.
     """
     return bool(_ask_all(job, {"ended": {"host": host, "by": by}}).rows)
+
+
+def wanted_hosts(job: Job, tried: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Host ranks that the leader asks a host for, and the word of who starts hosts that it is there. Raises ``JobSilent``.
+
+    ``tried``: names that could not be started, and why; the leader writes it down.
+    """
+    return _ask_all(job, {"wanted": {"tried": [dict(one) for one in tried]}}).rows
 
 
 def _ask_all(job: Job, question: str | dict[str, Any], patience_s: float = PATIENCE_S) -> Rows:

@@ -5,10 +5,13 @@ it: ranks that train are worth more than what they print, and their log files ha
 """
 
 import os
+from collections import deque
 from collections.abc import Sequence
 
 HELD_BYTES_MAX = 1 << 20
 PIECE_BYTES = 1 << 16
+#: Lines of our own that wait for the end of a line of the program.
+LINES_MAX = 16
 
 
 class OutputPump:
@@ -24,6 +27,20 @@ class OutputPump:
         self.drops = False
         self.dropped_bytes = 0
         self._broken = False
+        self._lines: deque[bytes] = deque(maxlen=LINES_MAX)
+        #: Whether what was written ends with a line.
+        self._at_line = True
+
+    def interject(self, line: bytes) -> None:
+        """Say something of our own, between two lines of the program."""
+        self._lines.append(line)
+        self._put_lines()
+
+    def _put_lines(self) -> None:
+        end = self._held.rfind(b"\n") + 1
+        if self._lines and (end or (self._at_line and not self._held)):
+            self._held[end:end] = b"".join(self._lines)
+            self._lines.clear()
 
     @property
     def is_done(self) -> bool:
@@ -47,15 +64,20 @@ class OutputPump:
                 piece = os.read(self._source, PIECE_BYTES)
                 self._ended = not piece
                 self._held += piece
+                self._put_lines()
             except BlockingIOError:
                 pass
         if self._sink in writable:
             try:
-                del self._held[: os.write(self._sink, self._held)]
+                written = os.write(self._sink, self._held)
+                self._at_line = self._held[:written].endswith(b"\n")
+                del self._held[:written]
+                self._put_lines()
             except BlockingIOError:
                 pass
             except OSError:
                 self._broken = True
         if self._broken or (self.drops and len(self._held) >= HELD_BYTES_MAX):
             self.dropped_bytes += len(self._held)
+            self._at_line = not self._held or self._held.endswith(b"\n")
             self._held.clear()

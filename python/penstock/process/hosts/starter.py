@@ -4,7 +4,7 @@ ssh is the first that keeps it. An engine that starts pods or tasks needs the sa
 does not know who started its hosts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,19 +37,30 @@ class HostGreeting:
         )
 
 
+class BundleMaker(Protocol):
+    """Makes what hosts get."""
+
+    def first(self, greetings: Sequence[HostGreeting]) -> Sequence[Bundle]:
+        """For the hosts that begin the job together, in this order. Raises a ``PenstockError`` where they do not fit together."""
+
+    def later(self, greeting: HostGreeting, others: Sequence[str]) -> Bundle:
+        """For one that comes later, and finds the job at one of the others. Raises a ``PenstockError`` where it does not fit to them."""
+
+
 class HostStarter(Protocol):
     """Starts the hosts of one job."""
 
-    def start(self, bundles: Callable[[Sequence[HostGreeting]], Sequence[Bundle]]) -> None:
-        """Begin on every host; when all are there, give each the bundle that ``bundles`` makes for it.
+    def start(self, bundles: BundleMaker) -> None:
+        """Begin on every host; when all are there, or enough of them, give each the bundle that is made for it.
 
-        Raises ``HostsMissing``, with every host's own words, when one of them cannot be started; then none is left.
+        Raises ``HostsMissing``, with every host's own words, when too many of them cannot be started; then none is left.
         """
 
     def watch(self) -> int:
         """Pass output and signals until every host has ended; the exit code of the job.
 
-        A host whose processes were seen to end is told to the job (``host_table.report_ended``): it is ``gone``. Hints tell nothing.
+        A host whose processes were seen to end is told to the job (``host_table.report_ended``): it is ``gone``. Hints tell nothing. Hosts
+        that the job's leader asks for (``host_table.wanted_hosts``) are started, as long as it asks.
         """
 
     def release(self) -> None:

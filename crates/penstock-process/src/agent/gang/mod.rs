@@ -39,6 +39,8 @@ use crate::zygote::request::StartGate;
 pub(in crate::agent) struct TrackedGang {
     /// When workers were told to leave.
     pub(in crate::agent) notified_since_ms: Option<u64>,
+    /// When they were told that they may, for a life with more hosts.
+    pub(in crate::agent) leave_since_ms: Option<u64>,
     /// When they were sent what the person sent.
     pub(in crate::agent) signalled_since_ms: Option<u64>,
     /// When they were sent SIGTERM.
@@ -110,6 +112,7 @@ impl Agent {
                 self.notify_gang(gang, [deadline_ms, save_by_ms], &order.reason);
                 self.interrupt_gang(gang, signal, false);
             }
+            Action::Leave => self.let_gang_go(gang, &order.reason),
             Action::Interrupt { signal } => {
                 self.workers.tracked[gang].signalled_since_ms.get_or_insert_with(now_ms);
                 self.interrupt_gang(gang, signal, true);

@@ -72,6 +72,7 @@ impl Agent {
             patience: self.liveness.lookout.patience(gang),
             warned: tended.warned,
             notified_since_ms: tended.notified_since_ms,
+            leave_since_ms: tended.leave_since_ms,
             signalled_since_ms: tended.signalled_since_ms,
             ending_since_ms: tended.ending_since_ms,
             killing_since_ms: tended.killing_since_ms,

@@ -55,7 +55,16 @@ fn life(incarnation: u32, workers: Vec<WorkerReport>) -> GangReport {
 }
 
 fn report(now_ms: u64, gangs: Vec<GangReport>) -> Report {
-    Report { number: 0, machine: 0, now_ms, stop: None, gangs, unkillable: 0, stderr: Vec::new() }
+    Report {
+        number: 0,
+        machine: 0,
+        now_ms,
+        stop: None,
+        gangs,
+        unkillable: 0,
+        leaves: None,
+        stderr: Vec::new(),
+    }
 }
 
 fn actions(orders: &Orders) -> Vec<Action> {

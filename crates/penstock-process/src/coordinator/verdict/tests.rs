@@ -307,6 +307,7 @@ proptest! {
             Action::Kill => prop_assert!(alive),
             Action::Prepare { .. } => prop_assert!(false, "one host has nobody to wait for"),
             Action::Look | Action::Warn => prop_assert!(false, "these follow from progress, which is judged elsewhere"),
+            Action::Leave => prop_assert!(false, "one host makes room for nobody"),
         }
     }
 

@@ -37,7 +37,7 @@ impl<S: VoteStorage> Host<S> {
         Some(json!({
             "rank": rank, "name": entry.name, "address": entry.address.to_string(), "state": state,
             "since_s": seconds(self.now_ms.saturating_sub(track.since_ms)), "slots": entry.slots, "rack": entry.rack,
-            "trouble": leading.troubles.of_host(rank), "voter": list.voters.contains(&entry.id),
+            "trouble": leading.words_about(rank), "voter": list.voters.contains(&entry.id),
             "first_rank": list.first_rank(rank), "late_beats": self.lateness(entry, track),
             "lease_left_s": self.lease_left_ms(track).map(seconds),
         }))

@@ -280,6 +280,7 @@ impl<S: VoteStorage> Host<S> {
             resized_ms: self.membership.list.resized_ms,
             shrinks: self.shrinks(leading),
             resizes: self.resizes(leading),
+            grows: self.grows(leading),
             only: None,
             host_wait_ms: self.config.host_wait_ms,
             reserved: self.reserved_lives(),

@@ -48,6 +48,23 @@ impl<S: VoteStorage> Host<S> {
         self.other_size(leading, &self.membership.list.vacant).is_some() && self.is_settled(leading)
     }
 
+    /// What a life that runs is to make room for, in words; nothing where the job waits for its next restart, or for more time.
+    pub(super) fn grows(&self, leading: &Leading) -> Option<String> {
+        let list = &self.membership.list;
+        if !self.config.grow_saved || list.resting.is_empty() {
+            return None;
+        }
+        let change = self.other_size(leading, &list.vacant).filter(|_| self.is_settled(leading))?;
+        let here = |rank: u32| {
+            let track = leading.tracks.get(rank as usize)?;
+            (track.state == HostState::Here && track.covered).then_some(track.since_ms)
+        };
+        let begun = leading.decider.history().gangs.iter().filter_map(|history| history.prepared_ms).max()?;
+        let at_ms = change.grows_at_ms(&here, self.clock.local_ms(begun), self.config.lease_ms)?;
+        let name = |rank: u32| list.host(rank).map(|entry| entry.name.clone()).unwrap_or_default();
+        (self.now_ms >= at_ms).then(|| change.words(&name))
+    }
+
     /// When a host rank of the gang was last filled. Who takes one that the gang goes without ends no life.
     pub(super) fn filled_ms(&self, leading: &Leading) -> u64 {
         let list = &self.membership.list;

@@ -35,6 +35,22 @@ pub struct Change {
 }
 
 impl Change {
+    /// From when on a life that runs may be asked to make room for a larger size: whoever takes part from then on has been here for so
+    /// long, and so has the life. A host that comes and goes ends none. Nothing for a size that is not larger.
+    pub fn grows_at_ms(
+        &self,
+        here_since_ms: &dyn Fn(u32) -> Option<u64>,
+        begun_ms: u64,
+        wait_ms: u64,
+    ) -> Option<u64> {
+        if self.sizes.1 <= self.sizes.0 {
+            return None;
+        }
+        let youngest = self.takes_over.iter().map(|rank| here_since_ms(*rank));
+        let since_ms = youngest.collect::<Option<Vec<u64>>>()?.into_iter().fold(begun_ms, u64::max);
+        Some(since_ms.saturating_add(wait_ms))
+    }
+
     /// In words; hosts are called as people call them.
     pub fn words(&self, name: &dyn Fn(u32) -> String) -> String {
         let (before, after) = self.sizes;
@@ -148,6 +164,21 @@ mod tests {
     fn the_gang_grows_when_enough_are_here() {
         assert_eq!(resting(decide(4, &[], &[1, 3], &[2, 4], false)), Some(vec![]));
         assert_eq!(decide(4, &[1], &[1, 3], &[2, 4], false), None);
+    }
+
+    #[test]
+    fn a_life_makes_room_when_all_have_been_here_for_a_while() {
+        let grown = decide(4, &[], &[1, 3], &[2, 4], false).expect("enough are here");
+        let since = |rank: u32| Some(u64::from(rank) * 1000);
+        assert_eq!(grown.grows_at_ms(&since, 500, 2000), Some(5000), "the youngest of those who come");
+        assert_eq!(grown.grows_at_ms(&since, 9000, 2000), Some(11_000), "the life is younger");
+        assert_eq!(
+            grown.grows_at_ms(&|rank| since(rank).filter(|_| rank != 3), 0, 2000),
+            None,
+            "one is not heard"
+        );
+        let shrunk = decide(4, &[1], &[], &[2, 4], true).expect("smaller");
+        assert_eq!(shrunk.grows_at_ms(&since, 0, 0), None);
     }
 
     proptest! {

@@ -23,7 +23,7 @@ impl Question {
     /// The host ranks that it is for; nothing for whoever leads alone.
     pub(super) fn hosts(&self, hosts: u32) -> Option<RankSet> {
         match self {
-            Self::Hosts | Self::Unsettled | Self::Journal | Self::Ended { .. } => None,
+            Self::Hosts | Self::Unsettled | Self::Journal | Self::Ended { .. } | Self::Wanted { .. } => None,
             Self::Ps | Self::Unknown(_) => Some(RankSet::of(0..hosts)),
             Self::Task { hosts: chosen, .. } => Some(chosen.both(&RankSet::of(0..hosts))),
         }
@@ -47,6 +47,9 @@ impl<S: VoteStorage> Host<S> {
                 Question::Journal => self.voter.as_ref().map(|voter| voter.lines.clone()).unwrap_or_default(),
                 // Who leads has taken note of it; from anybody else the answer is empty, and it is to be said again.
                 Question::Ended { host, .. } => self.leading.iter().map(|_| json!({"noted": host})).collect(),
+                Question::Wanted { .. } => {
+                    self.leading.iter().flat_map(|leading| self.wanted_rows(leading)).collect()
+                }
                 Question::Task { .. } => return Answer::default(),
                 Question::Unknown(_) => {
                     let why = format!("{} has another version and does not know the question", self.me.name);

@@ -99,6 +99,9 @@ pub struct LifeSummary {
     /// Workers were told to leave.
     #[serde(skip_serializing_if = "Told::is_nobody")]
     pub notified: Told,
+    /// They were told that they may, for a life with more hosts.
+    #[serde(skip_serializing_if = "Told::is_nobody")]
+    pub leave: Told,
     /// They were sent what the person sent.
     #[serde(skip_serializing_if = "Told::is_nobody")]
     pub signalled: Told,
@@ -171,6 +174,7 @@ impl LifeSummary {
             alive: sum(self.alive, other.alive),
             queued: least(self.queued, other.queued.clone()),
             notified: self.notified.merge(other.notified),
+            leave: self.leave.merge(other.leave),
             signalled: self.signalled.merge(other.signalled),
             ending: self.ending.merge(other.ending),
             killing: self.killing.merge(other.killing),

@@ -125,6 +125,7 @@ impl Part<'_> {
             first_ms: since_ms.map(|since_ms| self.place.at(since_ms)),
         };
         life.notified = told(about.notified_since_ms);
+        life.leave = told(about.leave_since_ms);
         life.signalled = told(about.signalled_since_ms);
         life.ending = told(about.ending_since_ms);
         life.killing = told(about.killing_since_ms);

@@ -45,6 +45,7 @@ fn summary(host_rank: u32, gang: GangReport, stop: Option<Stop>) -> Summary {
         stop,
         gangs: vec![gang],
         unkillable: 0,
+        leaves: None,
         stderr: Vec::new(),
     };
     Summary::of_report(&report, &job(), &place(host_rank, &[host_rank * RANKS]))
@@ -58,8 +59,16 @@ fn mixed(host_rank: u32, gang: GangReport, stop: Option<Stop>) -> Summary {
     job.roles.push(lone);
     let workers = gang.workers.first().cloned().into_iter().collect();
     let (unkillable, gangs) = (gang.orphans / 2, vec![gang.clone(), GangReport { workers, ..gang }]);
-    let report =
-        Report { number: 3, machine: 0, now_ms: 10_000, stop, gangs, unkillable, stderr: Vec::new() };
+    let report = Report {
+        number: 3,
+        machine: 0,
+        now_ms: 10_000,
+        stop,
+        gangs,
+        unkillable,
+        leaves: None,
+        stderr: Vec::new(),
+    };
     Summary::of_report(&report, &job, &place(host_rank, &[host_rank * RANKS, host_rank]))
 }
 

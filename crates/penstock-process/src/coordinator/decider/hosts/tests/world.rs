@@ -146,6 +146,7 @@ impl World {
                 stop: host.stop.clone(),
                 gangs,
                 unkillable: 0,
+                leaves: None,
                 stderr: Vec::new(),
             };
             let firsts = vec![host_rank * RANKS; self.job.roles.len()];

@@ -1,17 +1,21 @@
 """A second process beside a launcher: when the launcher is killed, it says goodbye to every host in its stead.
 
-``python -m penstock.process.hosts.farewell LIFELINE SINKS HELD``: descriptors of a pipe that the launcher holds open, of the connections'
-inputs, and of their outputs, which stay open so that connections do not end before the goodbye has left. A killed launcher closes the pipe
-without a word; one that ends in order writes one first.
+``python -m penstock.process.hosts.ssh.farewell LIFELINE SINKS HELD``: descriptors of a socket that the launcher holds open, of the connections'
+inputs, and of their outputs, which stay open so that connections do not end before the goodbye has left. A killed launcher closes the socket
+without a word; one that ends in order says one first. Connections that are made later come through the socket.
 """
 
 import os
 import select
 import signal
+import socket
 import sys
 import time
 
 DONE = b"done"
+#: With a connection that is new: its input, then its outputs.
+MORE = b"more"
+MORE_DESCRIPTORS = 3
 #: For the goodbye to leave.
 PATIENCE_S = 2.0
 GOODBYE = b'{"goodbye": "killed"}\n'
@@ -21,13 +25,16 @@ def main(words: list[str]) -> int:
     """The program."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
-    lifeline = int(words[0])
-    sinks = _numbers(words[1])
-    last = b""
-    while piece := os.read(lifeline, 64):
-        last = piece
-    if last.startswith(DONE):
-        return 0
+    sinks, held = _numbers(words[1]), _numbers(words[2])
+    with socket.socket(fileno=int(words[0])) as lifeline:
+        while True:
+            word, more, _, _ = socket.recv_fds(lifeline, 64, MORE_DESCRIPTORS)
+            if word == DONE:
+                return 0
+            if not word:
+                break
+            sinks += more[:1]
+            held += more[1:]
     until = time.monotonic() + PATIENCE_S
     left = set(sinks)
     poll = select.poll()
@@ -45,7 +52,7 @@ def main(words: list[str]) -> int:
                 pass
             poll.unregister(sink)
             left.discard(sink)
-    _wait_gone(_numbers(words[2]), until)
+    _wait_gone(held, until)
     return 0
 
 

@@ -286,6 +286,11 @@ class Login:
         elif said == "here":
             self.greeting = message
 
+    def end(self) -> None:
+        """Give the connection up: nobody waits for what is at its other end."""
+        self.process.terminate()
+        self.close()
+
     def close(self) -> None:
         """Let go of the connection; ssh ends when the host has."""
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):

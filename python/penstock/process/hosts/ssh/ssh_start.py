@@ -1,14 +1,20 @@
-"""Hosts started by ssh from one launcher: logins, bundles, output back, signals forth, and a goodbye whatever happens."""
+"""Hosts started by ssh from one launcher: logins, bundles, output back, signals forth, and a goodbye whatever happens.
+
+The job begins when all hosts are here, or enough of them; those that are missing, and others in place of lost ones, come later
+(``ssh_again``).
+"""
 
 import os
 import resource
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -16,20 +22,29 @@ from typing import Any
 from penstock.errors.process import HostsMissing
 from penstock.process.hosts.bundle import SIGNALS, Bundle
 from penstock.process.hosts.equal_lines import EqualLines
-from penstock.process.hosts.farewell import DONE
-from penstock.process.hosts.host_end import end_line
-from penstock.process.hosts.ssh_login import SSH_TROUBLE, Login, Shipment
-from penstock.process.hosts.starter import HostGreeting
+from penstock.process.hosts.host_end import OWN_WORDS, end_line, wanted_rows
+from penstock.process.hosts.ssh.farewell import DONE, MORE
+from penstock.process.hosts.ssh.ssh_again import LoginsAgain
+from penstock.process.hosts.ssh.ssh_login import SSH_TROUBLE, Login, Shipment
+from penstock.process.hosts.starter import BundleMaker, HostGreeting
 
 LOGINS_MAX = 64
 PING_S = 5.0
 #: Between words about hosts that are waited for.
 NEWS_S = 10.0
 DESCRIPTORS_SPARE = 64
+#: What a host says that cannot take a job.
+REFUSALS = (b"error: ", b"hint: ")
+#: Between two looks at what may have to be done.
+TURN_S = 1.0
 #: Hosts that are told of the end of another; each tells the leader.
 TOLD_MAX = 3
 #: For the other hosts to answer as well, once one has failed: all troubles in one message.
 OTHERS_S = 10.0
+#: For spares to answer, once all others are here.
+SPARES_S = 10.0
+#: For hosts to end after one has ended with the job; who has not by then cannot be reached, and ends by its lease.
+END_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +55,13 @@ class SshLimits:
     host_wait_s: float = 600.0
     #: That a host forgives a broken connection, for sentences about it.
     detach_after_s: float = 300.0
+    #: How many hosts are enough to begin, and how many the job wants; all of those that are named, unless somebody says otherwise.
+    least: int | None = None
+    most: int | None = None
+    #: For the rest of them, once enough are here.
+    late_s: float = 600.0
+    #: Whether the launcher stays with the job, and logs in to hosts that are wanted later.
+    stays: bool = True
 
 
 class SshStarter:
@@ -60,25 +82,39 @@ class SshStarter:
         self._selector = selectors.DefaultSelector()
         self._signals: deque[int] = deque(maxlen=16)
         self._codes: list[int] = []
-        #: What each host says when nothing of the job is left on it, and which start of it that is.
-        self._last_words: dict[str, tuple[bytes, str]] = {}
-        self._lifeline: int | None = None
+        self._lost_codes: list[int] = []
+        #: What each host got.
+        self._bundles: dict[str, Bundle] = {}
+        #: Hosts that were not here at the start, and why; and those that ended before the job did.
+        self._absent: dict[str, str] = {}
+        self._lost: set[str] = set()
+        #: Why hosts that came later did not take part.
+        self._refusals: dict[str, str] = {}
+        self._lifeline: socket.socket | None = None
         self._begun = False
+        self._again: LoginsAgain | None = None
+        #: When a host ended last.
+        self._ended_s: float | None = None
 
-    def start(self, bundles: Callable[[Sequence[HostGreeting]], Sequence[Bundle]]) -> None:
-        """Log in everywhere, wait until all hosts are there, give each its bundle."""
+    def start(self, bundles: BundleMaker) -> None:
+        """Log in everywhere, wait until all hosts are there, or enough, and give each its bundle."""
         _allow_descriptors(3 * len(self._hosts) + DESCRIPTORS_SPARE)
         self._catch_signals()
         try:
             self._log_in()
-            greetings = [HostGreeting.of(host, self._logins[host].greeting or {}) for host in self._hosts]
-            parcels = bundles(greetings)
-            assert len(parcels) == len(self._hosts), "one bundle for each host"
+            here = [host for host in self._hosts if host in self._logins]
+            greetings = [HostGreeting.of(host, self._logins[host].greeting or {}) for host in here]
+            parcels = bundles.first(greetings)
+            assert len(parcels) == len(here), "one bundle for each host"
             self._stand_by()
             self._begun = True
-            for host, bundle in zip(self._hosts, parcels, strict=True):
-                self._last_words[host] = end_line(bundle.secret, bundle.host.host), bundle.host.host
-                self._logins[host].send(bundle.to_json())
+            for host, bundle in zip(here, parcels, strict=True):
+                self.give(host, bundle)
+            if not self._limits.stays:
+                return
+            self._again = LoginsAgain(self._hosts, bundles, self._tell)
+            for host, why in self._absent.items():
+                self._again.note_absent(host, why)
         except BaseException:
             self.release()
             raise
@@ -90,15 +126,28 @@ class SshStarter:
             if time.monotonic() >= ping_at:
                 ping_at = time.monotonic() + PING_S
                 self._send_all({"ping": 1})
-            due_s = self._equal_lines.due_s if self._equal_lines else None
-            self._turn(max(min(ping_at, due_s or ping_at) - time.monotonic(), 0.0), self._pass_on)
+            due_s = ping_at
+            if self._again is not None:
+                self._again.keep(self)
+                due_s = min(due_s, self._again.due_s())
+            if self._equal_lines is not None and self._equal_lines.due_s is not None:
+                due_s = min(due_s, self._equal_lines.due_s)
+            self._turn(min(max(due_s - time.monotonic(), 0.0), TURN_S), self._pass_on)
             self._show_equal_lines()
             self._pass_signals()
             for host in [host for host, login in self._logins.items() if login.is_over]:
                 self._end(host)
+            self._give_up_silent()
         self._show_equal_lines(all_=True)
-        own = [code for code in self._codes if code != SSH_TROUBLE]
-        return next((code for code in own if code), 0 if own else 1)
+        return self._code()
+
+    def _code(self) -> int:
+        """How the job ended."""
+        # Hosts that were lost on the way have ended as they could; those that were there at the end say how the job did.
+        if self._codes and self._limits.stays:
+            return self._codes[-1]
+        codes = self._codes or self._lost_codes
+        return next((code for code in codes if code), 0 if codes else 1)
 
     def release(self) -> None:
         """Tell hosts that still run that their launcher has ended."""
@@ -110,29 +159,70 @@ class SshStarter:
         for login in self._logins.values():
             login.close()
         if self._lifeline is not None:
-            os.write(self._lifeline, DONE)
-            os.close(self._lifeline)
+            with suppress(OSError):
+                self._lifeline.send(DONE)
+            self._lifeline.close()
             self._lifeline = None
         self._logins.clear()
+
+    @property
+    def logins(self) -> Mapping[str, Login]:
+        """Those that there are, by name."""
+        return self._logins
+
+    def open(self, host: str) -> None:
+        """Begin to log in."""
+        try:
+            login = Login(host, self._shipment)
+        except FileNotFoundError:
+            raise HostsMissing(
+                asked=len(self._hosts), here=0, problems={host: "this machine has no program called ssh"}
+            ) from None
+        self._logins[host] = login
+        for number in (login.out, login.err):
+            self._selector.register(number, selectors.EVENT_READ, (login, number))
+
+    def give(self, host: str, bundle: Bundle) -> None:
+        """Send a host its bundle; what it says from now on is the ranks'."""
+        login = self._logins[host]
+        self._bundles[host] = bundle
+        if self._again is not None and self._lifeline is not None:
+            with suppress(OSError):
+                socket.send_fds(self._lifeline, [MORE], [login.sink, login.out, login.err])
+        login.send(bundle.to_json())
+
+    def drop(self, host: str) -> None:
+        """End a login whatever it does."""
+        login = self._logins.pop(host)
+        for number in login.open:
+            self._selector.unregister(number)
+        login.end()
 
     def _log_in(self) -> None:
         waiting = deque(self._hosts)
         begun_s = news_s = time.monotonic()
-        problems: dict[str, str] = {}
         failed_s: float | None = None
+        enough_s: float | None = None
+        allowed = len(self._hosts) - (self._limits.least or len(self._hosts))
         while True:
             silent = [host for host, login in self._logins.items() if login.greeting is None]
-            while waiting and len(silent) < LOGINS_MAX and not problems:
+            hopeless = len(self._absent) > allowed
+            while waiting and len(silent) < LOGINS_MAX and not hopeless:
                 host = waiting.popleft()
-                self._open(host)
+                self.open(host)
                 silent.append(host)
             if not silent:
                 break
             now = time.monotonic()
-            failed_s = (failed_s or now) if problems else None
+            failed_s = (failed_s or now) if hopeless else None
+            here = len(self._logins) - len(silent)
+            enough_s = (enough_s or now) if here >= len(self._hosts) - allowed and not waiting else None
             late = failed_s is not None and now - failed_s > OTHERS_S
+            late = late or (enough_s is not None and now - enough_s > self._late_s(here))
             if late or now - begun_s > self._limits.host_wait_s:
-                problems |= {host: self._logins[host].trouble() for host in silent}
+                for host in silent:
+                    self._absent[host] = self._logins[host].trouble()
+                    self.drop(host)
                 break
             if now - news_s > NEWS_S:
                 news_s = now
@@ -143,23 +233,18 @@ class SshStarter:
             for host in [host for host in silent if self._logins[host].is_over]:
                 login = self._logins.pop(host)
                 if login.greeting is None:
-                    problems[host] = login.trouble()
+                    self._absent[host] = login.trouble()
                 login.close()
-        if problems:
-            # Those that were not asked yet are not here either; their own words would only hide the first.
-            here = sum(login.greeting is not None for login in self._logins.values())
-            raise HostsMissing(asked=len(self._hosts), here=here, problems=problems)
+        # Those that were not asked yet are not here either; their own words would only hide the first.
+        if len(self._absent) > allowed or waiting:
+            raise HostsMissing(asked=len(self._hosts), here=len(self._logins), problems=self._absent)
+        if self._absent:
+            words = HostsMissing(asked=len(self._hosts), here=len(self._logins), problems=self._absent)
+            self._tell(f"note: {words}; the job begins without")
 
-    def _open(self, host: str) -> None:
-        try:
-            login = Login(host, self._shipment)
-        except FileNotFoundError:
-            raise HostsMissing(
-                asked=len(self._hosts), here=0, problems={host: "this machine has no program called ssh"}
-            ) from None
-        self._logins[host] = login
-        for number in (login.out, login.err):
-            self._selector.register(number, selectors.EVENT_READ, (login, number))
+    def _late_s(self, here: int) -> float:
+        """How long hosts are waited for that may be missing."""
+        return SPARES_S if here >= (self._limits.most or len(self._hosts)) else self._limits.late_s
 
     def _news(self, silent: Sequence[str]) -> str:
         here = sum(login.greeting is not None for login in self._logins.values())
@@ -188,9 +273,21 @@ class SshStarter:
             stream.flush()
 
     def _show(self, login: Login, number: int, line: bytes) -> None:
-        last_words, started = self._last_words.get(login.host, (None, ""))
-        if number == login.out and line == last_words:
-            self._pass_end_on(login.host, started)
+        bundle = self._bundles.get(login.host)
+        if bundle is not None and number == login.out and line.startswith(OWN_WORDS):
+            started = bundle.host.host
+            if line == end_line(bundle.secret, started):
+                self._lost.add(login.host)
+                self._pass_end_on(login.host, started)
+                return
+            answer = wanted_rows(line, bundle.secret, started)
+            if answer is not None and self._again is not None:
+                self._again.hear(*answer)
+                return
+        if line.startswith(REFUSALS) and self._again is not None and self._again.is_settling(login.host):
+            # Of a host that comes again, and perhaps again and again: told in one line, once.
+            if line.startswith(REFUSALS[0]):
+                self._refusals[login.host] = line.decode(errors="replace").strip().removeprefix("error: ")
             return
         stream = 1 if number == login.out else 2
         if self._equal_lines is None:
@@ -217,13 +314,33 @@ class SshStarter:
     def _end(self, host: str) -> None:
         login = self._logins.pop(host)
         code = login.process.returncode
-        self._codes.append(128 - code if code < 0 else code)
+        code = 128 - code if code < 0 else code
+        settling = self._again is not None and self._again.is_settling(host)
+        if self._again is not None:
+            why = login.trouble() if code == SSH_TROUBLE else f"it ended with code {code}"
+            self._again.note_absent(host, self._refusals.pop(host, why))
         if code == SSH_TROUBLE and self._logins:
             self._tell(
                 f"note: the connection to {host} broke ({login.trouble()}); its ranks continue,"
                 f" and end {self._limits.detach_after_s:g} s after it"
             )
+        elif code != SSH_TROUBLE and not settling:
+            (self._lost_codes if host in self._lost else self._codes).append(code)
+            self._ended_s = time.monotonic()
+        self._lost.discard(host)
         login.close()
+
+    def _give_up_silent(self) -> None:
+        """Hosts that do not end with the job cannot be reached: their ranks end by their lease, and nobody waits for that here."""
+        heard_s = self._again.answered_s if self._again is not None else 0.0
+        # A job that answers goes on, and so do the hosts that are left.
+        if self._ended_s is None or time.monotonic() < max(self._ended_s, heard_s) + END_S:
+            return
+        left = list(self._logins)
+        if left:
+            self._tell(f"note: {', '.join(left[:4])} did not end with the job, and end by their lease")
+        for host in left:
+            self.drop(host)
 
     def _pass_end_on(self, host: str, started: str) -> None:
         """Let the others know that a host has ended: a few of them, because one is enough."""
@@ -257,7 +374,8 @@ class SshStarter:
 
     def _stand_by(self) -> None:
         """Start the process that says goodbye if this one is killed."""
-        read_end, self._lifeline = os.pipe()
+        self._lifeline, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        read_end = other_end.detach()
         logins = list(self._logins.values())
         sinks, held = (
             [login.sink for login in logins],
@@ -265,7 +383,7 @@ class SshStarter:
         )
         words = [str(read_end), ",".join(map(str, sinks)), ",".join(map(str, held))]
         subprocess.Popen(
-            [sys.executable, "-m", "penstock.process.hosts.farewell", *words],
+            [sys.executable, "-m", "penstock.process.hosts.ssh.farewell", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[read_end, *sinks, *held],
