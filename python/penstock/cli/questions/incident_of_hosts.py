@@ -26,9 +26,8 @@ CLOCK_MS = 2.0
 
 def show_job_incident(job: Job, incident: Incident, *, patience_s: float, json: bool) -> int:
     """Show a failure as all hosts know it. While the job runs, hosts are asked for what they know besides."""
-    answer = None
-    if job.phase() not in (*FINAL, "lost"):
-        answer = _ask(job, incident, patience_s)
+    runs = job.phase() not in (*FINAL, "lost")
+    answer = _ask(job, incident, patience_s) if runs else None
     if json:
         told = {} if answer is None else {"account": msgspec.to_builtins(answer.account)}
         details = [] if answer is None else [msgspec.to_builtins(part) for part in _told(answer.parts)]
@@ -38,11 +37,11 @@ def show_job_incident(job: Job, incident: Incident, *, patience_s: float, json: 
         parts = [] if answer is None else answer.parts
         for line in incident_lines(job.id, incident, parts):
             print_text(line)
-        if answer is None:
-            say(f"{job.id} does not run any more; this is what its hosts were told")
-        else:
+        if answer is not None:
             say(answer.account.line())
-    return 0 if answer is None or answer.account.is_whole else 1
+        elif not runs:
+            say(f"{job.id} does not run any more; this is what its hosts were told")
+    return 1 if runs and (answer is None or not answer.account.is_whole) else 0
 
 
 def _ask(job: Job, incident: Incident, patience_s: float) -> Answer | None:
@@ -51,7 +50,7 @@ def _ask(job: Job, incident: Incident, patience_s: float) -> Answer | None:
     try:
         return ask_hosts(job, hosts_of(job).rows, task, patience_s=patience_s)
     except JobSilent as silent:
-        say(f"note: hosts cannot be asked for details: {silent}")
+        say(f"note: this is what this host was told; the others cannot be asked for details ({silent})")
         return None
 
 
