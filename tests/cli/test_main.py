@@ -4,12 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from penstock.cli.commands import COMMANDS
+from penstock.cli.job.ps import app as ps_app
 from penstock.cli.main import main
+from penstock.cli.questions.process_table import Wish, read
 from penstock.cli.root import root as root_app
 
 HEAVY = {"cyclopts", "jax", "numpy", "pyarrow", "rich", "starlette", "textual", "torch"}
@@ -28,6 +31,42 @@ def test_importing_penstock_imports_no_framework() -> None:
 
 def test_help_is_answered_without_the_command_line_library() -> None:
     assert modules_after("from penstock.cli.main import main; main(['--help'])") == set()
+
+
+def test_jobs_are_shown_without_the_command_line_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path))
+    assert modules_after("from penstock.cli.main import main; assert main(['ps']) == 0") == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--all"],
+        ["train", "--json"],
+        ["--by", "host", "train"],
+        ["train", "--by=rank", "--patience", "0.5"],
+        ["--patience=3", "--all", "--json"],
+    ],
+)
+def test_usual_words_of_ps_mean_what_they_mean_to_the_library(words: list[str]) -> None:
+    """Goal: the reader of usual words agrees with the options that ``--help`` shows."""
+    command, bound, _ = ps_app.parse_args(words, exit_on_error=False, print_error=False)
+    asked = {
+        **{name: field.default for name, field in signature(command).parameters.items()},
+        **bound.arguments,
+    }
+    wish = Wish(asked["job"], asked["all_"], asked["by"], asked["patience"], asked["json"])
+    assert read(words) == wish
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["a", "b"], ["--by", "none"], ["--by"], ["--patience", "-1"], ["--al"]]
+)
+def test_other_words_of_ps_are_for_the_library(words: list[str]) -> None:
+    assert read(words) is None
 
 
 def test_the_table_of_commands_agrees_with_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +35,14 @@ from penstock.state.log.repair import repair
 from penstock.state.save.duplicates import duplicate_of
 from penstock.store import open_store
 from tests.faults.gangs import STEPS, uninterrupted
-from tests.faults.trainer import begin, content, main, train
+from tests.faults.trainer import begin, content, main, marks, train
 
 _FROZEN = np.arange(4000.0)
-#: A campaign of kills has at most so many trials for each kill that is asked for.
+#: A campaign of kills has at most so many trials for each kill that is asked for, and a run at most so many lives.
 _TRIALS_PER_KILL = 4
+_LIVES = 12
+#: A life that makes no progress for so long is a failure.
+_LIFE_S = 60.0
 #: What can happen to a file: its old bytes, the bytes of another file of its kind, and chance give the new ones; None deletes it.
 _DAMAGES: dict[str, Callable[[bytes, bytes, random.Random], bytes | None]] = {
     "flip": lambda data, other, draw: _flipped(data, draw),
@@ -222,67 +227,108 @@ def _contents(steps: int) -> list[str]:
 
 
 def kills(count: int, seed: int, folder: Path) -> Tally:
-    """Kill training processes with SIGKILL at random moments, while they resume, train, save, prune and end, until ``count`` of them were killed: some
-    end by themselves before their moment comes, and those are looked at as well and are no kills."""
+    """Kill training processes with SIGKILL at random moments of their lives, while they resume, train, save, prune and end, until ``count`` of
+    them were killed. The moment is a mark of the process's own progress and a pause; one that ends within the pause is looked at as well,
+    and is no kill."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.faults.trainer"])
     tally = Tally()
     contents, expected = _contents(STEPS), uninterrupted(1)[0]
     began = time.perf_counter()
     # The first one starts the server that forks the others.
-    _life(context.Process, folder / "first")
-    longest_s = 1.2 * _life(context.Process, folder / "second")
-    place, lives = folder / "0", 0
+    _Life(context, folder / "first").end()
+    pause_s = _Life(context, folder / "second").end()
+    place, lives, step = folder / "0", 0, 0
     for trial in range(_TRIALS_PER_KILL * count):
         if tally.counts["killed"] == count:
             break
         draw = random.Random(f"{seed} {trial}")
-        child = context.Process(target=main, args=(str(place), 0, 1, uuid.uuid4().hex, STEPS))
-        child.start()
-        child.join(draw.uniform(0.0, longest_s))
-        if child.pid is not None and child.is_alive():
-            # The server that forked it may have reaped it a moment ago: then it has ended by itself.
-            with suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGKILL)
-        child.join(60)
-        ended = child.exitcode == 0
-        if child.exitcode not in (0, -signal.SIGKILL):
-            tally.failures.append(f"kill {seed} {trial}: the process ended with {child.exitcode}")
-        tally.counts["ended before the kill" if ended else "killed"] += 1
+        life = _Life(context, place)
+        when, code = life.kill(draw.randrange(marks(step, STEPS)), draw.uniform(0.0, pause_s))
+        if code not in (0, -signal.SIGKILL):
+            tally.failures.append(f"kill {seed} {trial}: the process ended with {code}")
+        tally.counts["killed" if code else "ended before the kill"] += 1
+        if code:
+            tally.counts[f"while it {_phase(when, marks(step, STEPS))}"] += 1
         tally.trials += 1
         lives += 1
         try:
-            has_checkpoint = _check_killed(place, contents, draw)
-            tally.counts["with a checkpoint" if has_checkpoint else "before the first checkpoint"] += 1
-            if ended or lives == 12:
+            before, step = step, _check_killed(place, contents, draw)
+            assert step >= before, f"step {before} was committed, and {step} is the newest"
+            tally.counts["with a checkpoint" if step else "before the first checkpoint"] += 1
+            if step == STEPS or lives == _LIVES:
                 answer = main(str(place), 0, 1, uuid.uuid4().hex, STEPS)
                 assert answer["content"] == expected, "the run ended with other bits"
-                place, lives = folder / str(trial + 1), 0
+                place, lives, step = folder / str(trial + 1), 0, 0
                 tally.counts["runs that ended with the same bits"] += 1
         except (PenstockError, AssertionError) as problem:
             tally.failures.append(f"kill {seed} {trial}: {type(problem).__name__}: {problem}")
-            place, lives = folder / str(trial + 1), 0
-    else:
-        if tally.counts["killed"] < count:
-            tally.failures.append(
-                f"kills {seed}: only {tally.counts['killed']} of {count} were killed in {tally.trials} trials"
-            )
+            place, lives, step = folder / str(trial + 1), 0, 0
+    if tally.counts["killed"] < count:
+        tally.failures.append(
+            f"kills {seed}: only {tally.counts['killed']} of {count} were killed in {tally.trials} trials"
+        )
     tally.seconds = time.perf_counter() - began
     return tally
 
 
-def _life(start: Callable[..., Any], place: Path) -> float:
-    """Seconds that a process lives which nobody kills."""
-    began = time.perf_counter()
-    child = start(target=main, args=(str(place), 0, 1, uuid.uuid4().hex, STEPS))
-    child.start()
-    child.join(120)
-    assert child.exitcode == 0
-    return time.perf_counter() - began
+def _phase(passed: int, all_marks: int) -> str:
+    """What a life does after so many marks."""
+    if passed <= 1:
+        return "begins and resumes"
+    return "trains and saves" if passed < all_marks - 1 else "writes the last saves and ends"
 
 
-def _check_killed(place: Path, contents: list[str], draw: random.Random) -> bool:
-    """Look at what a kill left; whether there is a checkpoint."""
+def _marked(connection: Connection, place: str) -> None:
+    """What a life runs: every mark of its progress is a byte in a pipe."""
+    main(place, 0, 1, uuid.uuid4().hex, STEPS, lambda: connection.send_bytes(b"."))
+
+
+class _Life:
+    """A training process whose progress is seen."""
+
+    def __init__(self, context: ForkServerContext, place: Path) -> None:
+        self._marks, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=_marked, args=(theirs, str(place)))
+        self._process.start()
+        theirs.close()
+
+    def end(self) -> float:
+        """Wait until it ends by itself; the seconds between two marks, on average."""
+        moments = []
+        with suppress(EOFError):
+            while self._marks.poll(_LIFE_S):
+                self._marks.recv_bytes()
+                moments.append(time.perf_counter())
+        self._process.join(_LIFE_S)
+        assert self._process.exitcode == 0
+        return (moments[-1] - moments[0]) / len(moments)
+
+    def kill(self, mark: int, pause_s: float) -> tuple[int, int]:
+        """Kill it a pause after it has passed a mark; how many marks it had passed, and its exit code."""
+        passed = 0
+        with suppress(EOFError):
+            while passed <= mark and self._marks.poll(_LIFE_S):
+                self._marks.recv_bytes()
+                passed += 1
+        self._process.join(pause_s)
+        if self._process.pid is not None and self._process.is_alive():
+            # The server that forked it may have reaped it a moment ago: then it has ended by itself.
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
+        self._process.join(_LIFE_S)
+        with suppress(EOFError):
+            while self._marks.poll(0):
+                self._marks.recv_bytes()
+                passed += 1
+        self._marks.close()
+        code = self._process.exitcode
+        assert code is not None, "a killed process did not end"
+        return passed, code
+
+
+def _check_killed(place: Path, contents: list[str], draw: random.Random) -> int:
+    """Look at what a kill left; the step of the newest checkpoint, 0 without one."""
     looking = ps.Checkpoints(place, read_only=True)
     checkpoint = looking.latest()
     if checkpoint is not None:
@@ -295,8 +341,8 @@ def _check_killed(place: Path, contents: list[str], draw: random.Random) -> bool
     )
     dry_run = draw.random() < 0.8
     if looking.log.read().length == 0:
-        return False
+        return 0
     done = repair(open_store(place), dry_run=dry_run, patience_s=0)
     assert not done.rebuilt, f"a kill lost records {[record.number for record in done.rebuilt]}"
     assert not done.appended, "a kill lost the log"
-    return checkpoint is not None
+    return 0 if checkpoint is None else checkpoint.step

@@ -6,6 +6,7 @@ final state and of how it began as one line of JSON.
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,19 +43,32 @@ def content(state: Divided) -> str:
     return digest(b"".join(array.tobytes() for array in state.arrays().values()))
 
 
-def main(place: str, rank: int, ranks: int, token: str, steps: int) -> dict[str, Any]:
-    """Resume and train on."""
+def main(
+    place: str, rank: int, ranks: int, token: str, steps: int, mark: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Resume and train on; ``mark`` is called at every one of the moments that ``marks`` counts."""
+    mark()
     state = begin(rank, ranks)
     options: dict[str, Any] = {"token": token, "rank": rank, "ranks": ranks, "deadline_s": 20.0}
     with ps.Checkpoints(place, keep=ps.Keep(last=3), **options) as ck:
         checkpoint = ck.resume(state)
+        mark()
         first = 0 if checkpoint is None else checkpoint.step
         for step in range(first, steps):
             train(state, step)
+            mark()
             if (step + 1) % EVERY == 0:
                 ck.save(step + 1, state, entries={"step": step + 1})
+                mark()
         ck.wait()
+        mark()
     return {"from": first, "content": content(state)}
+
+
+def marks(first: int, steps: int) -> int:
+    """How often a life that resumes at ``first`` marks its progress: begun, resumed, every step, every save, all saves written."""
+    saves = sum((step + 1) % EVERY == 0 for step in range(first, steps))
+    return 3 + (steps - first) + saves
 
 
 if __name__ == "__main__":

@@ -80,7 +80,8 @@ class NamespaceHost:
         words = children.read_text().split() if children.exists() else []
         return int(words[0]) if words else 0
 
-    def _enter(self) -> list[str]:
+    def entered(self) -> list[str]:
+        """What a command begins with that runs on it."""
         return ["nsenter", "--target", str(self.inner), "--mount", "--pid", "--net", "--ipc", "--uts", "--"]
 
     def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -112,7 +113,7 @@ class NamespaceHost:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on it to its end."""
         return subprocess.run(
-            [*self._enter(), *words],
+            [*self.entered(), *words],
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
@@ -127,7 +128,7 @@ class NamespaceHost:
         """Start a command on it; what it says goes to a file."""
         with output.open("ab") as file:
             process = subprocess.Popen(
-                [*self._enter(), *words],
+                [*self.entered(), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -76,3 +76,19 @@ def test_a_host_that_never_comes_is_waited_for_as_long_as_was_said(tmp_path: Pat
         assert 0 not in job.codes(0, 1, patience_s=10.0)
         assert "--host-wait" in job.output(0), job.output(0)
         job.assert_nothing_left(0, 1)
+
+
+def test_stop_on_a_host_that_hears_no_leader_says_what_it_waits_for_and_ends_it(tmp_path: Path) -> None:
+    """Goal: nobody wonders why a stop takes its time, and nothing of the host is left. Method: pull its cable, then stop."""
+    with job_of_hosts(tmp_path, 3, options=("--lease", "6s")) as job:
+        job.start()
+        job.await_life(0)
+        job.host(2).cut()
+        stopped = job.penstock(2, "stop", job.name(2))
+        assert stopped.returncode == 0, stopped.stderr
+        assert (
+            "hears no leader and decides nothing alone: it ends with its lease, within 6 s" in stopped.stderr
+        )
+        job.assert_nothing_left(2)
+        job.host(2).join()
+        job.finish()

@@ -144,6 +144,7 @@ def test_pods_without_a_service_are_told_what_to_do() -> None:
             "--node-rank must be 0 to 1 for 2 hosts, got 2",
         ),
         ({"nnodes": "2", "rdzv_endpoint": "a:b:c"}, "HOST:PORT"),
+        ({"nnodes": "2", "rdzv_endpoint": "fd00::1:29400"}, "HOST:PORT"),
         ({"nnodes": "2", "rdzv_endpoint": "a:0"}, "a port from 1 to 65535, got a:0"),
         ({"nnodes": "2", "rdzv_endpoint": "a:1", "rdzv_backend": "etcd"}, "c10d, static, got etcd"),
         ({"nnodes": "2", "master_addr": "a"}, "needs --node-rank"),
@@ -189,3 +190,10 @@ def test_hosts_of_an_engine_beyond_those_of_the_job_are_in_reserve() -> None:
         assert len(first.names) == 3
     with pytest.raises(UsageError, match="less than the hosts that there are, got 4 of 4"):
         join(SLURM, spare_hosts=4)
+
+
+@pytest.mark.parametrize("endpoint", ["fd00::1:29400", "::1", "fd00::1"])
+def test_an_address_of_ipv6_without_brackets_is_told_what_it_lacks(endpoint: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        join(nnodes="2", rdzv_endpoint=endpoint)
+    assert "[fd00::1]:29400" in (refused.value.hint or "")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.job.ps import _view
+from penstock.cli.questions.process_table import _view
 from penstock.errors import JobSilent
 from penstock.process.hosts.host_table import HostRow, HostTable, host_table
 from penstock.process.job.catalogue import Job

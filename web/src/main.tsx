@@ -16,6 +16,7 @@ import "uplot/dist/uPlot.min.css";
 import "./style/ledger.css";
 import "./style/run.css";
 import "./style/runs.css";
+import "./style/hosts.css";
 import { Shell } from "./shell";
 import { applyStoredTheme } from "./theme";
 

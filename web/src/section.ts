@@ -6,6 +6,7 @@ import { DatasetsPage } from "./page/datasets";
 import { DiffPage } from "./page/diff";
 import { DoctorPage } from "./page/doctor";
 import { EventsPage } from "./page/events";
+import { HostsPage } from "./page/hosts";
 import type { Route } from "./route";
 
 export interface PageProps {
@@ -28,6 +29,7 @@ export const SECTIONS: readonly Section[] = [
   { name: "", title: "Data", key: "d", page: DatasetsPage, also: ["d", "a"] },
   { name: "diff", title: "Compare", key: "c", page: DiffPage, also: [] },
   { name: "events", title: "Events", key: "e", page: EventsPage, also: [] },
+  { name: "hosts", title: "Hosts", key: "h", page: HostsPage, also: [] },
   { name: "doctor", title: "Machine", key: "m", page: DoctorPage, also: [] },
 ];
 

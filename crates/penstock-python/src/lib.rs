@@ -61,7 +61,7 @@ mod _rust {
     use crate::share::{Exchange, SharedBytes, StepClaim};
 
     #[pymodule_export]
-    use crate::simulation::simulate;
+    use crate::simulation::{simulate, simulation_trace};
 
     #[pymodule_export]
     use crate::state::{Arena, copy_buffers, hash_buffers, read_tensors, write_buffers};

@@ -34,7 +34,7 @@ from penstock._rust.scan import digest, digest_file, quick_hash, reframe, scan_k
 from penstock._rust.service import BatchServer, ServiceClient, ServiceFeed
 from penstock._rust.shard import ShardFile, archive_members, find_damage, look_again, read_for_step
 from penstock._rust.share import Exchange, SharedBytes, StepClaim
-from penstock._rust.simulation import simulate
+from penstock._rust.simulation import simulate, simulation_trace
 from penstock._rust.state import Arena, copy_buffers, hash_buffers, read_tensors, write_buffers
 from penstock._rust.steps import Part, PartClock, StepFile, StepFollower, StepNews, StepWriter
 from penstock._rust.store import StoreClient, store_counts, store_flying
@@ -51,7 +51,7 @@ __all__ = [
     "digest_records", "digest_rows", "disk_room", "events_abandon", "events_flush", "events_path",
     "events_start", "events_statistics", "events_stop", "find_damage", "first_position", "hash_buffers",
     "held_out", "look_again", "parse_size", "quick_hash", "ramp_part", "read_for_step", "read_object",
-    "read_tensors", "record", "reframe", "scan_known", "scan_rows", "simulate", "slice_order", "span", "stops_at",
+    "read_tensors", "record", "reframe", "scan_known", "scan_rows", "simulate", "simulation_trace", "slice_order", "span", "stops_at",
     "store_counts", "store_flying", "structures", "token_lengths", "usable_row", "use_cache",
     "write_buffers", "zstd_head",
 ]

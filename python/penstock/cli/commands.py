@@ -31,6 +31,7 @@ COMMANDS = (
         "ps",
         "Show the processes of jobs: roles, ranks and their descendants, with step, processor time and memory.",
         "penstock.cli.job.ps:app",
+        quick="penstock.cli.questions.process_table:quick",
     ),
     Command(
         "top",

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 
 from penstock.cli.commands import COMMANDS, overview
 from penstock.cli.escape import harmless
-from penstock.errors import NameUnwritable, PenstockError, UsageError
+from penstock.errors import JobElsewhere, NameUnwritable, PenstockError, UsageError
 
 EXIT_INTERRUPTED = 130
+#: Set where a command was carried to a host of its job.
+REACHED = "PENSTOCK_REACHED"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,6 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Now, while what goes wrong can still be said.
             sys.stdout.flush()
         return code
+    except JobElsewhere as problem:
+        if debug:
+            raise
+        if problem.reach and REACHED not in os.environ:
+            return _reach(problem.reach, words)
+        _say(problem)
+        return problem.exit_code
     except PenstockError as problem:
         if debug:
             raise
@@ -59,6 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {problem}", file=sys.stderr)
         _drop_output()
         return 1
+
+
+def _reach(reach: Sequence[str], words: Sequence[str]) -> int:
+    """The same command on a host of the job; there it does not go further."""
+    import subprocess
+
+    again = [*reach, sys.executable, "-m", "penstock.cli.main", *words]
+    return subprocess.run(again, env={**os.environ, REACHED: "1"}, check=False).returncode
 
 
 def _is_adrift() -> bool:

@@ -3,18 +3,30 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
-
-from cyclopts import App, Parameter
+from typing import TYPE_CHECKING, Annotated, Any
 
 from penstock.cli.escape import harmless, said, unsteering
 
-#: The option that every command has.
-Json = Annotated[bool, Parameter(name="--json", negative=(), help="Machine-readable output on stdout.")]
+if TYPE_CHECKING:
+    from cyclopts import App, Parameter
+
+    #: The option that every command has.
+    Json = Annotated[bool, Parameter(name="--json", negative=(), help="Machine-readable output on stdout.")]
 
 
-def command_app(name: str, purpose: str, *, examples: str) -> App:
+def __getattr__(name: str) -> object:
+    """``Json`` is made when a command asks for it: what is printed without the command-line library does not wait for that."""
+    if name != "Json":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from cyclopts import Parameter
+
+    return Annotated[bool, Parameter(name="--json", negative=(), help="Machine-readable output on stdout.")]
+
+
+def command_app(name: str, purpose: str, *, examples: str) -> "App":
     """An app whose help shows a purpose and examples."""
+    from cyclopts import App
+
     return App(
         name=name,
         help=purpose,

@@ -15,7 +15,9 @@ from penstock.cli.registry_place import Place
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
+    from penstock.report.hosts.source import HostSource
     from penstock.view.address import Address, RunsAddress
+    from penstock.view.web.site import Site
 
 app = command_app(
     "web",
@@ -88,12 +90,10 @@ def web(
     address
         What to show first: web@3, web@3/row/17, recipe.toml#step=41207, run:DIR, or all runs below a folder: runs:FOLDER.
     """
-    if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
-        raise UsageError("the browser view is not installed", hint="pip install 'penstock[view]'")
+    _check_installed()
     from penstock.cli.registry_place import open_registry
     from penstock.view.address import RecipeAddress, in_url, parse, parse_runs
-    from penstock.view.web.access import access_for, checked_prefix, is_loopback
-    from penstock.view.web.server import listen, serve
+    from penstock.view.web.access import checked_prefix
     from penstock.view.web.site import Site
 
     checked_prefix(listening.prefix)
@@ -104,7 +104,39 @@ def web(
         events_directory=shown.events or _home() / "events",
         roots=shown.root or _roots(shown_first),
         option="" if registry is None else registry.words(),
+        home=_home(),
     )
+    page = in_url(shown_first) if shown_first is not None else ""
+    _serve(site, listening, page, open_browser=open_browser, json=json)
+    return 0
+
+
+def serve_simulation(source: "HostSource", speed: float) -> int:
+    """Serve an imagined job as it is played, until interrupted."""
+    _check_installed()
+    from penstock.cli.registry_place import open_registry
+    from penstock.view.web.content.hosts import SIMULATION, PlayedJob
+    from penstock.view.web.site import Site
+
+    site = Site(
+        registry=open_registry(None),
+        events_directory=_home() / "events",
+        roots=_roots(None),
+        home=_home(),
+        played=PlayedJob(source=source, speed=speed),
+    )
+    _serve(site, WebAddress(port=0), f"#/hosts/{SIMULATION}", open_browser=True, json=False)
+    return 0
+
+
+def _check_installed() -> None:
+    if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
+        raise UsageError("the browser view is not installed", hint="pip install 'penstock[view]'")
+
+
+def _serve(site: "Site", listening: WebAddress, page: str, *, open_browser: bool, json: bool) -> None:
+    from penstock.view.web.access import access_for, is_loopback
+    from penstock.view.web.server import listen, serve
 
     warning = "" if is_loopback(listening.bind) else IN_CLEAR
 
@@ -128,9 +160,8 @@ def web(
             listening.bind, port, allow_hosts=listening.allow_host, prefix=listening.prefix
         ),
         announce=announce,
-        page=in_url(shown_first) if shown_first is not None else "",
+        page=page,
     )
-    return 0
 
 
 def _roots(address: "Address | RunsAddress | None") -> tuple[Path, ...]:

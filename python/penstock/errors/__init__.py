@@ -81,6 +81,7 @@
     │   ├── IncidentUnknown      a job has no such incident
     │   ├── StateUnreadable      a job's state was written by another Penstock, or is damaged
     │   ├── JobSilent            the job's agent does not answer
+    │   │   └── JobElsewhere         a job of other hosts, with a command that reaches one
     │   ├── SaveUnheard          ranks were to save, and not all have heard it
     │   ├── SlotsImpossible      a job wants more than this machine has
     │   ├── SlotsUnreadable      what is held on this machine cannot be read
@@ -97,6 +98,11 @@
     │   ├── StateUnusable        the directory of --state cannot be used on this host
     │   ├── HostsMissing         hosts that could not be started, each with its own words
     │   ├── AgentUnusable        a copy of the agent that does not run on its host
+    │   ├── EngineError          engines that hosts are rented from
+    │   │   ├── EngineMissing        the engine is not here, or too old
+    │   │   ├── EngineRefused        the engine said no, in its own words
+    │   │   ├── EngineSilent         the engine does not answer
+    │   │   └── AllocationLost       hosts were taken back before the job said how it ended
     │   ├── BundleInvalid        what a launcher sent to a host is not a job
     │   ├── ProfileInvalid       a profile of faults that makes no sense, with the cause and the field
     │   └── SimulationInvalid    an imagined job that makes no sense, with the field
@@ -176,6 +182,13 @@ from penstock.errors.data import (
     TooManyBadRows,
     TooManyUndecodable,
 )
+from penstock.errors.engines import (
+    AllocationLost,
+    EngineError,
+    EngineMissing,
+    EngineRefused,
+    EngineSilent,
+)
 from penstock.errors.events import (
     EventError,
     EventFileUnusable,
@@ -202,6 +215,7 @@ from penstock.errors.process import (
     IncidentUnknown,
     InterfaceUnknown,
     JobAmbiguous,
+    JobElsewhere,
     JobFileInvalid,
     JobInvalid,
     JobSilent,
@@ -307,6 +321,7 @@ __all__ = [
     "AgentMissing",
     "AgentUnusable",
     "AlertsInvalid",
+    "AllocationLost",
     "BadRow",
     "BatchDamaged",
     "BatchUnreadable",
@@ -324,6 +339,10 @@ __all__ = [
     "DataError",
     "DerivedTooLarge",
     "DiskFull",
+    "EngineError",
+    "EngineMissing",
+    "EngineRefused",
+    "EngineSilent",
     "EventError",
     "EventFileUnusable",
     "EventFormatUnknown",
@@ -349,6 +368,7 @@ __all__ = [
     "IndexDamaged",
     "InterfaceUnknown",
     "JobAmbiguous",
+    "JobElsewhere",
     "JobFileInvalid",
     "JobInvalid",
     "JobSilent",

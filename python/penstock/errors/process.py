@@ -113,6 +113,14 @@ class JobSilent(ProcessError):
         super().__init__(f"the agent of job {job} does not answer: {reason}")
 
 
+class JobElsewhere(JobSilent):
+    """A job of other hosts, with a command that reaches one of them, where there is one."""
+
+    def __init__(self, *, job: str, reason: str, hint: str, reach: list[str]) -> None:
+        self.reach = reach
+        super().__init__(job=job, reason=reason, hint=hint)
+
+
 class SaveUnheard(ProcessError):
     """Ranks of a job were to save, and not all of them have heard it."""
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.process.job.catalogue import FINAL, Job, jobs
-from penstock.process.job.launch import agent_path
 from penstock.process.job.local_home import HOST_DIRECTORIES
 
 SWEEP_PATIENCE_S = 30.0
@@ -50,6 +49,9 @@ class Sweep(NamedTuple):
 
 def sweep(directory: Path, *, end: bool = False) -> Sweep:
     """Kill everybody of a job, also keeper and agent; with ``end`` the job is stopped then, and its state says so."""
+    # What starts jobs is not loaded by whoever only looks at them, and sweeping is rare.
+    from penstock.process.job.launch import agent_path
+
     call = [agent_path(), "end" if end else "sweep", directory]
     done = subprocess.run(call, check=False, timeout=SWEEP_PATIENCE_S, stdout=subprocess.PIPE)
     answer = msgspec.json.decode(done.stdout)

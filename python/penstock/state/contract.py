@@ -7,7 +7,7 @@ some kind) and how the bytes of that kind of memory are moved (``Mover``). Host 
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 #: Bytes of one element, by the name that safetensors gives a type.
 ITEM_BYTES = {
@@ -77,8 +77,7 @@ class Held:
         return self.box.elements * ITEM_BYTES[self.dtype]
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(NamedTuple):
     """Some bytes of a held box (in C order), and the host memory on the other side."""
 
     held: Held
@@ -88,8 +87,7 @@ class Copy:
     host: memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """Some bytes of a held box at even distances: ``rows`` times ``width`` bytes, each ``pitch`` bytes after the one before."""
 
     held: Held

@@ -22,7 +22,7 @@ _CHUNKS = 1 << 14
 HASH_DIGITS = 32
 
 
-class Duplicate(msgspec.Struct, frozen=True):
+class Duplicate(msgspec.Struct, frozen=True, gc=False):
     """A range of a data file that another one holds too; see ``duplicates``."""
 
     #: First byte in the file, and how many.
@@ -34,7 +34,7 @@ class Duplicate(msgspec.Struct, frozen=True):
     at: int
 
 
-class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
+class DataFile(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A file that pieces are in."""
 
     #: Below the place of the checkpoints, or a whole URL when it belongs to another run.
@@ -44,7 +44,7 @@ class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
     duplicates: tuple[Duplicate, ...] = ()
 
 
-class Piece(msgspec.Struct, frozen=True):
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """A box of a tensor, at its place in a file."""
 
     offset: tuple[int, ...]
@@ -62,7 +62,7 @@ class Piece(msgspec.Struct, frozen=True):
         return Box(self.offset, self.shape)
 
 
-class Tensor(msgspec.Struct, frozen=True):
+class Tensor(msgspec.Struct, frozen=True, gc=False):
     """A logical tensor."""
 
     dtype: str

@@ -88,7 +88,9 @@ class State:
         inside = Tensors()
         for name, document in self._owned(names).items():
             encode(name, document.read(), inside.add)
-        return self._held(names, inside, {}, self._pending(names))
+        if (self._findings.rank, self._findings.ranks) != (self.rank, self.ranks):
+            self._findings = Findings(self.rank, self.ranks)
+        return self._held(names, inside, {}, self._pending(names), self._findings)
 
     def values(self) -> dict[str, Any]:
         """Groups of parameters, state that is no tensor, and documents."""
@@ -117,7 +119,7 @@ class State:
         if GROUPS in values and self._wants(gradients.ROOT):
             self._gradients = gradients.Gradients(self.optimizers, names.of).rooms(tensors)
         dtypes = {name: dtype for name, (dtype, _) in tensors.items()}
-        return self._held(names, self._rooms, dtypes, self._gradients or {})
+        return self._held(names, self._rooms, dtypes, self._gradients or {}, Findings(self.rank, self.ranks))
 
     def load_values(self, values: dict[str, Any]) -> None:
         """Take values back; documents are given to their owners when their tensors are there."""
@@ -280,20 +282,13 @@ class State:
         inside: Mapping[str, torch.Tensor],
         dtypes: Mapping[str, str],
         pending: Mapping[str, torch.Tensor],
+        findings: Findings,
     ) -> list[Held]:
         """What is held: tensors of the model and the optimizers, those inside of documents, and pending gradients."""
-        place = (self.rank, self.ranks)
-        if (self._findings.rank, self._findings.ranks) != place:
-            self._findings = Findings(*place)
-        holder = Holder(*place, self._findings)
-        known = Tensors()
-        held: list[Held] = []
         own = [Leaf(name, tensor, restless=True, per_rank=True) for name, tensor in pending.items()]
-        for leaf in (*self._leaves(names, dtypes), *_leaves_inside(inside), *own):
-            if self._wants(leaf.name):
-                known.add(leaf.name, leaf.tensor)
-                held += holder.held(leaf)
-        return held
+        leaves = [*self._leaves(names, dtypes), *_leaves_inside(inside), *own]
+        wanted = [leaf for leaf in leaves if self._wants(leaf.name)] if self._skip else leaves
+        return Holder(findings).all_of(wanted)
 
     def _leaves(self, names: Names, dtypes: Mapping[str, str]) -> Iterator[Leaf]:
         for name, tensor in names.parameters.items():
@@ -302,9 +297,11 @@ class State:
             yield Leaf(f"model/{escaped(name)}", tensor, restless=True, source=names.sources.get(name))
         if self.optimizers:
             optimizing = self._optimizing(names)
-            for name, tensor in optimizing.tensors().items():
+            for name, tensor in optimizing.tensors():
                 stored = optimizing.stored_as(name, tensor)
-                yield Leaf(name, tensor, dtype=_loaded_as(dtypes[name], tensor) if name in dtypes else stored)
+                yield Leaf(
+                    name, tensor, False, _loaded_as(dtypes[name], tensor) if name in dtypes else stored
+                )
         for name, tensor in self._extra.tensors().items():
             yield Leaf(name, tensor, restless=True)
 

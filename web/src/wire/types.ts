@@ -12,6 +12,10 @@ export interface Answers {
   "events/{name}": RecordingDetail;
   "events/{name}/{index}": EventDetail;
   filter: FilteredPage;
+  hosts: HostJobList;
+  "hosts/board": HostBoard;
+  "hosts/host": HostDetail;
+  "hosts/moves": HostMoves;
   lanes: LaneLens;
   lineage: LineageGraph;
   recipes: RecipeDifference;
@@ -417,6 +421,145 @@ export interface CellValue {
   path?: string;
   dtype?: string;
   shape?: number[];
+}
+/**
+ * Jobs of many hosts, the newest first; others are ``left_out``.
+ */
+export interface HostJobList {
+  jobs: HostJob[];
+  left_out: number;
+}
+/**
+ * A job of many hosts that can be looked at; ``length_s`` is null unless it is imagined and played.
+ */
+export interface HostJob {
+  name: string;
+  title: string;
+  phase: string;
+  hosts: number | null;
+  length_s: number | null;
+}
+/**
+ * All hosts of a job at one moment.
+ */
+export interface HostBoard {
+  job: string;
+  stamp: string;
+  head: HostHead;
+  hosts: HostColumns;
+  events: HostEvents;
+}
+/**
+ * What is said of all hosts together. ``problem`` says why this is how it was, and not how it is; ``next_s`` when something happens
+ *     next in a job that is played.
+ */
+export interface HostHead {
+  title: string;
+  at_s: number;
+  phase: string;
+  problem: string;
+  is_over: boolean;
+  term: number;
+  leader: string;
+  voters: string[];
+  frozen: string;
+  lease_s: number;
+  heartbeat_s: number;
+  length_s: number | null;
+  speed: number;
+  next_s: number | null;
+}
+/**
+ * All hosts by place. ``names`` has one on each line. ``rank_shift`` is the host rank less the place, ``due_s`` when the heartbeat of a
+ *     late host was due, ``lease_end_s`` when the lease of a host that does not renew it ends.
+ */
+export interface HostColumns {
+  count: number;
+  names: string;
+  racks: TextRuns;
+  states: TextRuns;
+  rank_shift: NumberRuns;
+  since_s: NumberRuns;
+  due_s: NumberRuns;
+  lease_end_s: NumberRuns;
+}
+/**
+ * A column: each value as often as the number at its place says.
+ */
+export interface TextRuns {
+  values: string[];
+  counts: number[];
+}
+/**
+ * The same of numbers; null where there is none.
+ */
+export interface NumberRuns {
+  values: (number | null)[];
+  counts: number[];
+}
+/**
+ * The newest events, the newest last; ``mark`` tells whether there are others.
+ */
+export interface HostEvents {
+  mark: string;
+  lines: HostEventLine[];
+}
+/**
+ * Something that happened; ``term`` is 0 where nobody wrote it down.
+ */
+export interface HostEventLine {
+  at_s: number;
+  kind: "fault" | "gang" | "host" | "term";
+  what: string;
+  term: number;
+}
+/**
+ * One host and what runs on it; ``problem`` says why nothing is known of that.
+ */
+export interface HostDetail {
+  place: number;
+  name: string;
+  state: string;
+  rank: number | null;
+  rack: string;
+  address: string;
+  ranks: string;
+  part: string;
+  trouble: string;
+  rows: RankRow[];
+  problem: string;
+}
+/**
+ * A rank of a host; what is not known is null.
+ */
+export interface RankRow {
+  worker: string;
+  state: string;
+  step: number | null;
+  phase: string | null;
+  cpu_percent: number | null;
+  rss_bytes: number | null;
+}
+/**
+ * What has changed since a stamp. Where hosts are others, or so many that all are less, ``moved`` is null: ask for the board again.
+ *     ``events`` are null where they are the same.
+ */
+export interface HostMoves {
+  stamp: string;
+  head: HostHead;
+  moved: MovedHosts | null;
+  events: HostEvents | null;
+}
+/**
+ * Hosts that are different, by place.
+ */
+export interface MovedHosts {
+  places: number[];
+  states: string[];
+  ranks: (number | null)[];
+  since_s: (number | null)[];
+  due_s: (number | null)[];
+  lease_end_s: (number | null)[];
 }
 /**
  * All lanes of a step: whether they add up to it, and what stands in two rows (each as lane and row of the lane).

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::complain;
-use crate::coordinator::messages::{Orders, Report};
+use crate::coordinator::messages::{CoordinatorWord, Report};
 use crate::error::{ProcessError, Result};
 use crate::job::JobDirectory;
 use crate::system;
@@ -115,16 +115,22 @@ impl CoordinatorLink {
         }
     }
 
-    /// The next orders that have come, and whether they are about the newest report: its answer, or given unasked after it.
-    pub(super) fn hear(&mut self) -> Option<(Orders, bool)> {
+    /// The next that has come.
+    pub(super) fn hear(&mut self) -> Option<CoordinatorWord> {
         while let Some(end) = memchr::memchr(b'\n', &self.heard) {
             let line: Vec<u8> = self.heard.drain(..=end).collect();
-            let Ok(orders) = serde_json::from_slice::<Orders>(&line) else { continue };
-            self.asked.take_if(|asked| asked.number == orders.number);
-            let newest = orders.number + 1 == self.reports;
-            return Some((orders, newest));
+            let Some(word) = CoordinatorWord::read(&line) else { continue };
+            if let CoordinatorWord::Orders(orders) = &word {
+                self.asked.take_if(|asked| asked.number == orders.number);
+            }
+            return Some(word);
         }
         None
+    }
+
+    /// Whether orders are about the newest report: its answer, or given unasked after it.
+    pub(super) fn is_newest(&self, number: u64) -> bool {
+        number + 1 == self.reports
     }
 
     /// The coordinator is gone, or will be.

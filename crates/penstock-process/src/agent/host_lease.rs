@@ -7,7 +7,6 @@ use serde_json::json;
 
 use crate::agent::{Agent, LOOK_MS};
 use crate::complain;
-use crate::coordinator::messages::Orders;
 use crate::job::state::wall_s;
 use crate::keeper::custody::{self, LentTime};
 use crate::lease::kernel_timer::KernelTimer;
@@ -88,8 +87,8 @@ impl HostLease {
 
 impl Agent {
     /// Takes note of what a coordinator grants, also with orders that answer an older report.
-    pub(super) fn note_lease(&mut self, orders: &Orders) {
-        if let Some(until_ms) = orders.lease_until_ms {
+    pub(super) fn note_lease(&mut self, until_ms: Option<u64>) {
+        if let Some(until_ms) = until_ms {
             self.lease.renew(until_ms, now_ms());
         }
     }

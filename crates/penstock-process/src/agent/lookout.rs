@@ -16,7 +16,7 @@ use crate::system::{awake_ms, now_ms};
 /// Between two looks; and where so many looks found that nobody says how far it is.
 const LOOK_MS: u64 = 1000;
 const SLOW_LOOK_MS: u64 = 5000;
-const UNHEARD_MAX: u32 = 60;
+const UNHEARD_MAX: u32 = 10;
 /// A look that comes so much later than planned means that the agent itself was held.
 const GAP_MS: u64 = 5000;
 /// Who has been quiet for less is not looked at.

@@ -35,7 +35,7 @@ use crate::agent::standing::HostPlace;
 use crate::agent::stop::Ending;
 use crate::agent::wakeups::Wakeups;
 use crate::coordinator::history::Entry;
-use crate::coordinator::messages::{GangReport, Orders, Report};
+use crate::coordinator::messages::{CoordinatorWord, GangReport, Orders, Report};
 use crate::error::Result;
 use crate::job::JobDirectory;
 use crate::job::journal::Journal;
@@ -294,10 +294,15 @@ impl Agent {
         self.hear_zygotes();
         if interests[4].revents != 0 {
             self.coordinator.listen();
-            while let Some((orders, newest)) = self.coordinator.hear() {
-                self.note_lease(&orders);
-                if newest {
-                    self.follow(&orders)?;
+            while let Some(word) = self.coordinator.hear() {
+                match word {
+                    CoordinatorWord::Renewal(renewal) => self.note_lease(Some(renewal.renewed_until_ms)),
+                    CoordinatorWord::Orders(orders) => {
+                        self.note_lease(orders.lease_until_ms);
+                        if self.coordinator.is_newest(orders.number) {
+                            self.follow(&orders)?;
+                        }
+                    }
                 }
             }
         }

@@ -236,6 +236,31 @@ pub struct Standing {
     pub interface: Option<String>,
 }
 
+/// The lease of this host ends later; all else is as it was said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseRenewal {
+    /// When, on the host's own clock.
+    pub renewed_until_ms: u64,
+}
+
+/// What a coordinator says to its agent, a line each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CoordinatorWord {
+    /// Said often, and nearly all that is said to an idle host.
+    Renewal(LeaseRenewal),
+    /// The answer to a report.
+    Orders(Box<Orders>),
+}
+
+impl CoordinatorWord {
+    /// Nothing of a line that makes no sense.
+    pub fn read(line: &[u8]) -> Option<Self> {
+        let renewal = serde_json::from_slice(line).map(Self::Renewal);
+        renewal.or_else(|_| serde_json::from_slice(line).map(Self::Orders)).ok()
+    }
+}
+
 /// The answer to a report. In a job of many hosts orders may also come unasked; then they name the newest report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orders {

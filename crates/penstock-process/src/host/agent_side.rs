@@ -11,8 +11,9 @@ use crate::job::state::Phase;
 use crate::tree::summary::{HostPlace, Summary, Troubles};
 use crate::vote::storage::VoteStorage;
 
-/// How often an agent is told the end of its lease at least, as a share of the heartbeat.
-const TELL_SHARE: u64 = 1;
+/// An agent is told that its lease ends later after such a share of it: what it knows is never older, and three processes would wake
+/// for each heartbeat otherwise. What came last is told as well, so a host that is cut off loses nothing by it.
+const TELL_SHARE: u64 = 6;
 
 /// What is known of the agent.
 #[derive(Debug, Default)]
@@ -170,7 +171,7 @@ impl<S: VoteStorage> Host<S> {
 
     /// Tells the agent that its lease ends later, from time to time, and nothing else.
     fn renew_lease_of_agent(&mut self) {
-        let due_ms = self.heartbeat_ms() * TELL_SHARE;
+        let due_ms = self.heartbeat_ms().max(self.config.lease_ms / TELL_SHARE);
         let Some(told) = &mut self.agent.told else { return };
         let Some(end_ms) = self.lease_end_ms.filter(|end_ms| Some(*end_ms) != told.lease_until_ms) else {
             return;

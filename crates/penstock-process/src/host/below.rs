@@ -28,8 +28,9 @@ struct Child {
     summary: Option<Arc<Summary>>,
     /// The newest orders that it has.
     orders: [u64; 2],
-    /// The end of our own lease when it was last granted one.
+    /// The end of our own lease when it was last granted one, and when that was.
     granted_end_ms: u64,
+    granted_ms: Option<u64>,
 }
 
 /// All that is below a host, and the host itself.
@@ -89,6 +90,16 @@ impl Below {
         self.children.get(&host).is_some_and(|child| child.summary.is_some())
     }
 
+    /// How long ago each child was heard; in no order.
+    pub(super) fn ages(&self, now_ms: u64) -> impl Iterator<Item = (HostId, u64)> {
+        self.children.iter().map(move |(host, child)| (*host, now_ms.saturating_sub(child.arrived_ms)))
+    }
+
+    /// How long ago a child was heard; nothing of others.
+    pub(super) fn age_ms(&self, host: HostId, now_ms: u64) -> Option<u64> {
+        self.children.get(&host).map(|child| now_ms.saturating_sub(child.arrived_ms))
+    }
+
     /// The children that are heard.
     pub(super) fn heard(&self) -> Vec<HostId> {
         let heard = self.children.iter().filter(|(_, child)| child.summary.is_some());
@@ -116,6 +127,7 @@ impl<S: VoteStorage> Host<S> {
             summary: None,
             orders: [0, 0],
             granted_end_ms: 0,
+            granted_ms: None,
         };
         if self.below.children.get(&from).is_none_or(|known| known.attachment <= attachment) {
             self.below.children.insert(from, child);
@@ -150,7 +162,22 @@ impl<S: VoteStorage> Host<S> {
             child.summary = Some(summary);
             self.below.dirty = true;
         }
-        self.grant(from);
+        if self.owes_answer(from) {
+            self.grant(from);
+        }
+    }
+
+    /// Whether a heartbeat is answered at once: the child is new, has not heard of us for a while, or does not know what we know. Else
+    /// it has just had a renewal and is asked for the next heartbeat by the next one.
+    fn owes_answer(&self, from: HostId) -> bool {
+        let Some(child) = self.below.children.get(&from) else { return false };
+        let heartbeat_ms = self.heartbeat_ms();
+        let newest = self.orders.as_ref().map_or([0, 0], |orders| [orders.term, orders.number]);
+        let list = self.links.to(from).map_or(0, |link| self.links.list_of(link));
+        child.granted_ms.is_none_or(|granted_ms| self.now_ms >= granted_ms + heartbeat_ms)
+            || self.lease_end_ms.is_some_and(|end_ms| end_ms >= child.granted_end_ms + heartbeat_ms / 2)
+            || newest > child.orders
+            || list < self.membership.list.stamp()
     }
 
     /// Tells a child how long it may run ranks, and what it has to know.
@@ -163,15 +190,17 @@ impl<S: VoteStorage> Host<S> {
         let orders = self.orders.clone().filter(|_| newest > child.orders);
         child.orders = child.orders.max(newest);
         child.granted_end_ms = self.lease_end_ms.unwrap_or(0);
-        let number = child.number;
+        child.granted_ms = Some(self.now_ms);
+        let (number, waited_ms) = (child.number, self.now_ms.saturating_sub(child.arrived_ms));
         let list = self.list_news(to);
-        self.say(to, Body::Grant { number, lease_ms, coordinator_ms, within_ms, orders, list });
+        let body = Body::Grant { number, lease_ms, waited_ms, coordinator_ms, within_ms, orders, list };
+        self.say(to, body);
     }
 
-    /// A renewal goes down at once where it is more than what the next heartbeat of a child brings in any case: after a pause, as when
-    /// another host begins to lead. So in quiet times one grant answers one heartbeat, however deep the tree is.
+    /// A renewal goes down at once, and each host answers it with its next heartbeat. So in quiet times a host wakes once for both, a
+    /// parent hears all of its children at once, and leases are as young at the bottom of the tree as at its top.
     pub(super) fn renew_children(&mut self) {
-        let gain_ms = grant::unheard_ms(self.config.lease_ms);
+        let gain_ms = self.heartbeat_ms() / 2;
         let end_ms = self.lease_end_ms.unwrap_or(0);
         let short = |child: &Child| child.summary.is_some() && child.granted_end_ms + gain_ms < end_ms;
         let children = self.below.children.iter().filter(|(_, child)| short(child));

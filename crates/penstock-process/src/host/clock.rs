@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Half the round trip is how wrong an estimate may be. A better one replaces it; an old one counts for less and less.
 const AGE_PENALTY_PER_S: u64 = 1;
+/// Of the time that an answer waited, two clocks may see such a share differently.
+const DRIFT_SHARE: u64 = 100;
 /// How wrong an offset may be that was written down: the next answer is better.
 const KEPT_ERROR_MS: u64 = 1000;
 
@@ -15,6 +17,17 @@ pub struct CoordinatorClock {
     offset_ms: i64,
     /// How wrong the offset may be, and when it was measured; nothing for who has not measured any.
     known: Option<(u64, u64)>,
+}
+
+/// What a parent says of its clock in an answer.
+#[derive(Debug, Clone, Copy)]
+pub struct ParentClock {
+    /// What it showed when the answer left.
+    pub coordinator_ms: u64,
+    /// How long the question had been there.
+    pub waited_ms: u64,
+    /// How wrong it may be.
+    pub within_ms: u64,
 }
 
 impl CoordinatorClock {
@@ -54,15 +67,17 @@ impl CoordinatorClock {
         self.known.map_or(0, |(error_ms, _)| error_ms)
     }
 
-    /// A grant came: asked then, answered now, and in between the parent's clock showed this, which may be wrong itself.
-    pub fn note(&mut self, sent_ms: u64, now_ms: u64, coordinator_ms: u64, parent_within_ms: u64) {
-        let half_ms = now_ms.saturating_sub(sent_ms).div_ceil(2);
-        let error_ms = half_ms.saturating_add(parent_within_ms);
+    /// A grant came: asked then, answered now, and when the parent answered, its clock showed this, which may be wrong itself. It had
+    /// waited with that for so long, as its own clock says.
+    pub fn note(&mut self, sent_ms: u64, now_ms: u64, shown: ParentClock) {
+        let ParentClock { coordinator_ms, waited_ms, within_ms } = shown;
+        let half_ms = now_ms.saturating_sub(sent_ms).saturating_sub(waited_ms).div_ceil(2);
+        let error_ms = half_ms.saturating_add(waited_ms / DRIFT_SHARE).saturating_add(within_ms);
         let age_ms = |at_ms: u64| now_ms.saturating_sub(at_ms) / 1000 * AGE_PENALTY_PER_S;
         if self.known.is_some_and(|(known_ms, at_ms)| known_ms.saturating_add(age_ms(at_ms)) < error_ms) {
             return;
         }
-        let here_ms = sent_ms + half_ms;
+        let here_ms = now_ms - half_ms;
         self.offset_ms =
             i64::try_from(coordinator_ms).unwrap_or(i64::MAX) - i64::try_from(here_ms).unwrap_or(0);
         self.known = Some((error_ms, now_ms));
@@ -89,22 +104,35 @@ pub struct HostClock {
 mod tests {
     use super::*;
 
+    fn shown(coordinator_ms: u64, waited_ms: u64, within_ms: u64) -> ParentClock {
+        ParentClock { coordinator_ms, waited_ms, within_ms }
+    }
+
+    #[test]
+    fn an_answer_that_waited_is_nearly_as_good_as_a_quick_one() {
+        let mut clock = CoordinatorClock::default();
+        clock.note(1000, 2010, shown(6005, 1000, 0));
+        assert_eq!(clock.coordinator_ms(2010), 6010, "half of the ten that it was on the way");
+        clock.note(3000, 3018, shown(7020, 0, 0));
+        assert_eq!(clock.coordinator_ms(3009), 7020, "better than one that may be wrong by its wait");
+    }
+
     #[test]
     fn the_quickest_answer_counts_until_it_is_old() {
         let mut clock = CoordinatorClock::default();
-        clock.note(1000, 1100, 5050, 0);
+        clock.note(1000, 1100, shown(5050, 0, 0));
         assert_eq!(clock.coordinator_ms(1050), 5050);
-        clock.note(2000, 2010, 6003, 0);
+        clock.note(2000, 2010, shown(6003, 0, 0));
         assert_eq!(clock.coordinator_ms(2005), 6003);
-        clock.note(3000, 3500, 9000, 0);
+        clock.note(3000, 3500, shown(9000, 0, 0));
         assert_eq!(clock.coordinator_ms(2005), 6003, "slower and hardly newer");
-        clock.note(400_000, 400_400, 404_198, 0);
+        clock.note(400_000, 400_400, shown(404_198, 0, 0));
         assert_eq!(
             (clock.local_ms(404_198), clock.within_ms()),
             (400_200, 200),
             "slower, but the other is old"
         );
-        clock.note(400_500, 400_502, 404_497, 300);
+        clock.note(400_500, 400_502, shown(404_497, 0, 300));
         assert_eq!(clock.within_ms(), 200, "quicker, but the parent's own is worse");
     }
 }

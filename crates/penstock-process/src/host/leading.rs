@@ -4,6 +4,7 @@
 //! it can have any rest (H2, H3): it stops to count a host when its subtree does, and every lease given until then ends with the
 //! leader's own.
 
+mod host_rows;
 mod host_watch;
 pub(in crate::host) mod job_incident;
 mod resizing;
@@ -12,8 +13,6 @@ mod troubles;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-
-use serde_json::{Value, json};
 
 use crate::coordinator::decider::Decider;
 use crate::coordinator::messages::{Order, Orders};
@@ -27,7 +26,7 @@ use crate::job::Job;
 use crate::job::state::wall_s;
 use crate::lease::grant;
 use crate::lease::host_state::HostState;
-use crate::tree::host_list::{HostId, HostList, children};
+use crate::tree::host_list::{HostId, children};
 use crate::tree::summary::{Summary, Troubles};
 use crate::vote::storage::VoteStorage;
 
@@ -178,27 +177,6 @@ impl Leading {
         }
         self.news = true;
         "is a spare: every host rank has a host".to_owned()
-    }
-
-    /// Hosts and their states.
-    pub(super) fn host_rows(&self, list: &HostList, now_ms: u64) -> Vec<Value> {
-        let rows = list.hosts.iter().zip(&self.tracks).enumerate().map(|(rank, (entry, track))| {
-            let rests = list.resting.contains(&(rank as u32)) && track.state == HostState::Here;
-            let state = if rests { HostState::Spare } else { track.state };
-            json!({
-                "rank": rank, "name": entry.name, "address": entry.address.to_string(), "state": state,
-                "since_s": now_ms.saturating_sub(track.since_ms) as f64 / 1000.0, "slots": entry.slots,
-                "rack": entry.rack, "trouble": self.troubles.of_host(rank as u32), "voter": list.voters.contains(&entry.id), "first_rank": list.first_rank(rank as u32),
-            })
-        });
-        let waiting = self.joiners.values().map(|(request, _)| {
-            let state = if request.stuck { HostState::Unkillable } else { HostState::Spare };
-            json!({
-                "rank": null, "name": request.entry.name, "address": request.entry.address.to_string(), "state": state,
-                "rack": request.entry.rack,
-            })
-        });
-        rows.chain(waiting).collect()
     }
 }
 

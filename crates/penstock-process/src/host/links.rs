@@ -8,8 +8,10 @@ use std::net::SocketAddr;
 use crate::host::links::id_map::IdMap;
 use crate::tree::host_list::HostId;
 
-/// Between two dials to the same place.
-const REDIAL_MS: u64 = 500;
+/// Between two dials to the same place, at first: each that fails makes it half as long again, up to twice as long, and no two
+/// hosts count alike, so hosts that lost the same place do not come back to it all at once, again and again.
+const REDIAL_MS: u64 = 400;
+const REDIAL_MAX_MS: u64 = 800;
 /// A dial that is not answered is given up.
 const DIAL_MS: u64 = 3000;
 /// How often silent links are looked for in the time after which they are.
@@ -35,20 +37,36 @@ struct Link {
     unanswered_ms: Option<u64>,
 }
 
+/// A place that was dialled.
+#[derive(Debug)]
+struct Dial {
+    /// When last, and over which link.
+    since_ms: u64,
+    link: LinkId,
+    /// How often in vain since somebody was there.
+    in_vain: u32,
+}
+
 /// All links of a host.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     links: IdMap<LinkId, Link>,
     /// The newest open link to a host.
     routes: IdMap<HostId, LinkId>,
-    /// When a place was dialled last, and over which link.
-    dials: BTreeMap<SocketAddr, (u64, LinkId)>,
+    dials: BTreeMap<SocketAddr, Dial>,
     next: u64,
+    /// Differs from host to host.
+    seed: u64,
     /// When silent links are looked for again.
     look_ms: u64,
 }
 
 impl Links {
+    /// None yet; the pauses of this host follow from the number.
+    pub(super) fn of(host: HostId) -> Self {
+        Self { seed: host.0, ..Self::default() }
+    }
+
     /// The link to a host, if it is open and has said who it is.
     pub(super) fn to(&self, host: HostId) -> Option<LinkId> {
         self.routes.get(&host).copied()
@@ -61,8 +79,8 @@ impl Links {
 
     /// The open link that was dialled to a place.
     pub(super) fn at(&self, address: SocketAddr) -> Option<LinkId> {
-        let (_, link) = self.dials.get(&address)?;
-        self.links.get(link).filter(|known| known.open && known.host.is_some()).map(|_| *link)
+        let link = self.dials.get(&address)?.link;
+        self.links.get(&link).filter(|known| known.open && known.host.is_some()).map(|_| link)
     }
 
     /// Where a link was dialled.
@@ -72,18 +90,29 @@ impl Links {
 
     /// A link for a dial to a place, if it is time for one.
     pub(super) fn dial(&mut self, now_ms: u64, to: SocketAddr) -> Option<LinkId> {
-        if let Some((since_ms, link)) = self.dials.get(&to) {
-            let known = self.links.get(link);
-            let patience_ms = if known.is_some() { DIAL_MS } else { REDIAL_MS };
-            if known.is_some_and(|link| link.open) || now_ms < since_ms + patience_ms {
+        let mut in_vain = 0;
+        if let Some(dial) = self.dials.get(&to) {
+            let known = self.links.get(&dial.link);
+            let patience_ms = if known.is_some() { DIAL_MS } else { self.pause_ms(dial) };
+            if known.is_some_and(|link| link.open) || now_ms < dial.since_ms + patience_ms {
                 return None;
             }
+            in_vain = dial.in_vain.saturating_add(1);
         }
         self.next += 1;
         let link = LinkId(FIRST_DIALLED + self.next);
         self.links.insert(link, Link { dialled: Some(to), ..Link::default() });
-        self.dials.insert(to, (now_ms, link));
+        self.dials.insert(to, Dial { since_ms: now_ms, link, in_vain });
         Some(link)
+    }
+
+    /// Until a place is dialled again where nobody was.
+    fn pause_ms(&self, dial: &Dial) -> u64 {
+        let grown_ms = (0..dial.in_vain.min(8)).fold(REDIAL_MS, |pause_ms, _| pause_ms * 3 / 2);
+        let pause_ms = grown_ms.min(REDIAL_MAX_MS);
+        // Any odd number with bits all over: the high half of the product depends on all bits of the other.
+        let share = (self.seed ^ dial.link.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        pause_ms + share % (pause_ms / 2)
     }
 
     /// A link is open; of one that others dialled this is the first word.
@@ -95,6 +124,9 @@ impl Links {
     pub(super) fn name(&mut self, link: LinkId, host: HostId) {
         let Some(known) = self.links.get_mut(&link).filter(|known| known.open) else { return };
         known.host = Some(host);
+        if let Some(dial) = known.dialled.and_then(|to| self.dials.get_mut(&to)) {
+            dial.in_vain = 0;
+        }
         self.routes.insert(host, link);
     }
 
@@ -153,5 +185,64 @@ impl Links {
             None => drop(self.routes.remove(&host)),
         }
         (!self.routes.contains_key(&host)).then_some(host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When a host dials a place at which nobody is, as often as it may.
+    fn dials(host: u64, until_ms: u64) -> Vec<u64> {
+        let (mut links, place) = (Links::of(HostId(host)), "10.0.0.1:29400".parse().unwrap());
+        let mut found = Vec::new();
+        for now_ms in 0..until_ms {
+            if let Some(link) = links.dial(now_ms, place) {
+                found.push(now_ms);
+                links.close(link);
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_place_where_nobody_is_is_dialled_less_and_less_often_and_never_left_alone() {
+        let found = dials(7, 60_000);
+        let pauses: Vec<u64> = found.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(pauses[0] >= REDIAL_MS && pauses[0] < REDIAL_MS * 3 / 2);
+        assert!(pauses.iter().all(|pause| *pause <= REDIAL_MAX_MS * 3 / 2), "{pauses:?}");
+        assert!(pauses[6..].iter().all(|pause| *pause >= REDIAL_MAX_MS), "{pauses:?}");
+    }
+
+    #[test]
+    fn hosts_that_lost_the_same_place_come_back_at_different_times() {
+        let second: std::collections::BTreeSet<u64> =
+            (0..64).map(|host| dials(host << 20, 1000)[1]).collect();
+        assert!(second.len() > 32, "{second:?}");
+    }
+
+    #[test]
+    fn a_place_where_somebody_was_is_dialled_as_at_first() {
+        let (mut links, place) = (Links::of(HostId(1)), "10.0.0.1:29400".parse().unwrap());
+        let mut now_ms = 0;
+        let next = |links: &mut Links, now_ms: &mut u64| loop {
+            *now_ms += 1;
+            if let Some(link) = links.dial(*now_ms, place) {
+                return link;
+            }
+        };
+        for _ in 0..6 {
+            let link = next(&mut links, &mut now_ms);
+            links.close(link);
+        }
+        let link = next(&mut links, &mut now_ms);
+        links.open(link);
+        links.name(link, HostId(2));
+        links.close(link);
+        let link = next(&mut links, &mut now_ms);
+        links.close(link);
+        let failed_ms = now_ms;
+        next(&mut links, &mut now_ms);
+        assert!(now_ms - failed_ms < REDIAL_MS * 9 / 4 + 1, "{}", now_ms - failed_ms);
     }
 }

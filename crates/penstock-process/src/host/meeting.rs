@@ -26,6 +26,8 @@ const SAY_MS: u64 = 1000;
 const TROUBLE_MS: u64 = 3000;
 /// How long spares stand back for hosts that have not come when a job is founded.
 const STAND_BACK_MS: u64 = 10_000;
+/// Hosts that a host without a place is told of, for the time when the endpoint is gone.
+const KNOWN_MAX: usize = 8;
 /// Names of missing hosts that are listed.
 const NAMED_MAX: usize = 8;
 
@@ -40,6 +42,8 @@ pub(super) struct Meeting {
     asked: Option<(u64, HostId)>,
     /// Who was named as one who may know better, and when.
     instead: Option<(SocketAddr, u64)>,
+    /// Who else may know who leads.
+    known: Vec<SocketAddr>,
     /// Why it has no place yet.
     pub(super) why: Option<String>,
     /// What people are told about that, and when it changed.
@@ -63,6 +67,19 @@ impl Meeting {
     /// What people call a host that came.
     pub(super) fn name_of(&self, host: HostId) -> String {
         self.came.get(&host).map_or_else(|| host.to_string(), |request| request.entry.name.clone())
+    }
+
+    /// Hosts of the job, as its leader named them.
+    pub(super) fn note_known(&mut self, mut hosts: Vec<SocketAddr>) {
+        hosts.truncate(KNOWN_MAX);
+        self.known = hosts;
+    }
+
+    /// Whom to try while the endpoint cannot be reached: hosts of the job and the endpoint, in turns.
+    fn whom_else(&self, now_ms: u64) -> Option<(SocketAddr, u64)> {
+        let turn = (now_ms / ELSEWHERE_MS) as usize % (self.known.len() + 1);
+        let known = self.known.get(turn).filter(|_| self.unreached.is_some());
+        known.map(|address| (*address, now_ms))
     }
 
     fn arrive(&mut self, host: HostId, request: JoinRequest) {
@@ -104,6 +121,9 @@ impl<S: VoteStorage> Host<S> {
         }
         let now_ms = self.now_ms;
         self.meeting.instead.take_if(|(_, named_ms)| now_ms > *named_ms + ELSEWHERE_MS);
+        if self.meeting.instead.is_none() {
+            self.meeting.instead = self.meeting.whom_else(now_ms);
+        }
         let to = self.meeting.instead.map_or(self.config.endpoint, |(address, _)| address);
         let link = self.links.at(to);
         match link.and_then(|link| self.links.host(link)) {
@@ -222,6 +242,7 @@ impl<S: VoteStorage> Host<S> {
             self.tell_list(from);
         } else if let Some(leading) = &mut self.leading {
             let why = leading.note_joiner(request, self.now_ms);
+            self.say(from, Body::Known { hosts: self.who_knows_the_leader() });
             self.say(from, Body::Refused { why, for_good: false, ask: None });
         } else if self.rank.is_some() {
             let list = &self.membership.list;
@@ -231,6 +252,14 @@ impl<S: VoteStorage> Host<S> {
         } else if self.config.founder {
             self.note_arrival(from, request);
         }
+    }
+
+    /// Voters, one of which leads next, and others.
+    fn who_knows_the_leader(&self) -> Vec<SocketAddr> {
+        let list = &self.membership.list;
+        let (voters, others): (Vec<&HostEntry>, Vec<&HostEntry>) =
+            list.hosts.iter().partition(|entry| list.voters.contains(&entry.id));
+        voters.into_iter().chain(others).take(KNOWN_MAX).map(|entry| entry.address).collect()
     }
 
     /// Why a host can never be part of this job.

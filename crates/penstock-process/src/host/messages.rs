@@ -3,6 +3,7 @@
 
 pub mod list_news;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -113,6 +114,11 @@ pub enum Body {
         /// Who may know better.
         ask: Option<HostEntry>,
     },
+    /// Hosts that know who leads, to one that waits for a place: the host that it came to may be the next that is lost.
+    Known {
+        /// Voters first.
+        hosts: Vec<SocketAddr>,
+    },
     /// The host list, to whoever has an older one.
     List(ListNews),
     /// What I was told of the list does not follow the one that I have.
@@ -139,6 +145,9 @@ pub enum Body {
         number: u64,
         /// From when it was sent.
         lease_ms: u64,
+        /// How long the heartbeat had been there, on the sender's clock.
+        #[serde(default)]
+        waited_ms: u64,
         /// The coordinator's time when this was sent; nothing where the sender does not know it.
         coordinator_ms: Option<u64>,
         /// How wrong that may be, measured on all edges above.
@@ -234,6 +243,8 @@ pub enum Body {
 pub enum Question {
     /// Hosts, their states, leader, voters.
     Hosts,
+    /// The same, of hosts alone that are not both here and heard on time: for whoever looks again and again.
+    Unsettled,
     /// Workers of all hosts.
     Ps,
     /// What was decided.

@@ -35,7 +35,7 @@ use serde_json::Value;
 use crate::coordinator::messages::{Orders, Report};
 use crate::host::agent_side::OwnAgent;
 use crate::host::below::Below;
-use crate::host::clock::CoordinatorClock;
+use crate::host::clock::{CoordinatorClock, ParentClock};
 use crate::host::config::HostConfig;
 use crate::host::ending::Ending;
 use crate::host::leading::Leading;
@@ -51,7 +51,7 @@ use crate::host::questions::answer::Part;
 pub use crate::host::questions::status::HostStatus;
 use crate::host::state_client::StateClient;
 use crate::host::subscriptions::{Subscription, Subscriptions};
-use crate::host::upward::Upward;
+use crate::host::upward::{Granted, Upward};
 use crate::host::voting::{OpenVotes, Voter};
 use crate::job::{GangPlan, Job};
 use crate::lease::grant;
@@ -212,13 +212,14 @@ impl<S: VoteStorage> Host<S> {
     /// A host that begins, or begins again with what it kept.
     pub fn new(now_ms: u64, given: Given<S>, kept: Option<Membership>) -> Self {
         let me = given.config.entry(given.port);
+        let links = Links::of(me.id);
         let mut host = Self {
             now_ms,
             me,
             clock: CoordinatorClock::default(),
             membership: Membership::default(),
             rank: None,
-            links: Links::default(),
+            links,
             steps: ListSteps::default(),
             meeting: Meeting::default(),
             upward: Upward::default(),
@@ -345,6 +346,7 @@ impl<S: VoteStorage> Host<S> {
         match body {
             Body::Hello { .. } => self.greet(from),
             Body::Join(request) => self.hear_join(from, *request),
+            Body::Known { hosts } => self.meeting.note_known(hosts),
             Body::Refused { why, for_good, ask } => self.hear_refusal(from, why, for_good, ask),
             Body::List(list) => self.hear_list(from, list),
             Body::Lacks => self.hear_lack(from),
@@ -356,15 +358,12 @@ impl<S: VoteStorage> Host<S> {
             Body::Heartbeat { number, orders, summary } => {
                 self.hear_heartbeat(from, number, orders, summary);
             }
-            Body::Grant { number, lease_ms, coordinator_ms, within_ms, orders, list } => {
+            Body::Grant { number, lease_ms, waited_ms, coordinator_ms, within_ms, orders, list } => {
                 // First, because orders may be about hosts that are new.
                 list.into_iter().for_each(|list| self.hear_list(from, list));
-                self.hear_grant(
-                    from,
-                    header,
-                    (number, lease_ms, coordinator_ms.zip(Some(within_ms))),
-                    orders,
-                );
+                let shown = |coordinator_ms| ParentClock { coordinator_ms, waited_ms, within_ms };
+                let granted = Granted { number, lease_ms, shown: coordinator_ms.map(shown) };
+                self.hear_grant(from, header, granted, orders);
             }
             Body::Goodbye { host, why } => self.hear_goodbye(from, host, why),
             Body::Stderr { host, told, clock } => self.hear_stderr(from, host, told, clock),

@@ -213,7 +213,7 @@ impl<S: VoteStorage> Host<S> {
     fn pass_on(&mut self, question: u64, asker: Asker, what: Question, patience_ms: u64) {
         let for_all = what.hosts(self.membership.list.len());
         let nobody_leads = for_all.is_none() && self.membership.leader.is_none();
-        if self.leading.is_some() || self.rank.is_none() || what == Question::Hosts && nobody_leads {
+        if self.leading.is_some() || self.rank.is_none() || what.is_of_hosts() && nobody_leads {
             self.ask_below(question, asker, what, patience_ms);
             return;
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::complain;
-use crate::coordinator::messages::{Orders, Over, Report};
+use crate::coordinator::messages::{LeaseRenewal, Orders, Over, Report};
 use crate::error::{ProcessError, Result};
 use crate::host::asker::Askers;
 use crate::host::config::{self, HostConfig};
@@ -61,8 +61,6 @@ struct Driver {
     streams: StreamSockets,
     state: Option<StateThread>,
     journal: Journal,
-    /// What the agent was told last.
-    told: Option<Arc<Orders>>,
     /// The newest message with a whole host list, and its bytes: many hosts are told the same at once.
     whole_list: Option<(Message, Vec<u8>)>,
     /// Lines of the job's journal that are in the file already.
@@ -125,7 +123,6 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
         streams,
         state,
         journal,
-        told: None,
         whole_list: None,
         written,
         to_network: BTreeMap::new(),
@@ -163,14 +160,19 @@ impl Driver {
             let own = interests.len();
             interests.extend(self.streams.interests(|stream| self.waiting_bytes(stream)));
             system::poll(&mut interests, Some(Duration::from_millis(wait_ms)));
-            for event in self.network.turn(now_ms()) {
-                self.take(event);
+            // Whoever has nothing to say costs no call: an idle host wakes once for each heartbeat, and there may be many on a machine.
+            let speaks = |place: usize| interests.get(place).is_some_and(|interest| interest.revents != 0);
+            if speaks(1) || self.network.due_ms().is_some_and(|due_ms| now_ms() >= due_ms) {
+                for event in self.network.turn(now_ms()) {
+                    self.take(event);
+                }
             }
-            if interests[0].revents != 0 {
+            if speaks(0) {
                 self.hear_agent();
             }
-            let words = self.askers.take().into_iter().chain(self.tasks.take());
-            for event in words.collect::<Vec<_>>() {
+            let asked = if speaks(2) { self.askers.take() } else { Vec::new() };
+            let done = if speaks(3) { self.tasks.take() } else { Vec::new() };
+            for event in asked.into_iter().chain(done) {
                 self.give(event);
             }
             for said in self.streams.turn(&interests[own..]) {
@@ -180,8 +182,10 @@ impl Driver {
                 }
             }
             self.askers.take_followers().into_iter().for_each(|follower| self.streams.admit(follower));
-            for answer in self.state.as_mut().map(StateThread::take).unwrap_or_default() {
-                self.give(Event::State(answer));
+            if own > 4 && speaks(4) {
+                for answer in self.state.as_mut().map(StateThread::take).unwrap_or_default() {
+                    self.give(Event::State(answer));
+                }
             }
             if now_ms() >= self.host.due_ms() {
                 self.give(Event::Tick);
@@ -270,13 +274,8 @@ impl Driver {
                 self.network.close(known);
                 return Some(link);
             }
-            Effect::Order(orders) => self.tell_agent(orders),
-            Effect::Renew(lease_until_ms) => {
-                if let Some(told) = self.told.take() {
-                    let lease_until_ms = Some(lease_until_ms);
-                    self.tell_agent(Arc::new(Orders { lease_until_ms, ..Orders::clone(&told) }));
-                }
-            }
+            Effect::Order(orders) => self.tell_agent(&*orders),
+            Effect::Renew(renewed_until_ms) => self.tell_agent(&LeaseRenewal { renewed_until_ms }),
             Effect::Keep(membership) => self.keep(*membership),
             Effect::Write(lines) => self.write(lines),
             Effect::State(task) => self.state.iter().for_each(|state| state.give(task.clone())),
@@ -297,11 +296,10 @@ impl Driver {
         None
     }
 
-    fn tell_agent(&mut self, orders: Arc<Orders>) {
-        let mut line = serde_json::to_vec(&*orders).expect("orders are plain values");
+    fn tell_agent(&mut self, word: &impl serde::Serialize) {
+        let mut line = serde_json::to_vec(word).expect("orders are plain values");
         line.push(b'\n');
         self.agent_gone |= (&self.agent).write_all(&line).is_err();
-        self.told = Some(orders);
     }
 
     fn send(&mut self, to: network::LinkId, message: Message) {

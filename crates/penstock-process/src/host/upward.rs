@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::host::clock::ParentClock;
 use crate::host::messages::{Body, Header, JobOrders};
 use crate::host::{Effect, Host};
 use crate::lease::grant;
@@ -37,6 +38,8 @@ pub(super) struct Upward {
     /// Heartbeats and when they were sent.
     sent: VecDeque<(u64, u64)>,
     last_sent_ms: u64,
+    /// A renewal has come, and asks for the next heartbeat.
+    asked: bool,
     granted_ms: u64,
     home_ms: u64,
     /// When a parent last made our lease longer, or we came to it.
@@ -47,6 +50,16 @@ pub(super) struct Upward {
     /// Whom to attach to, the best first, and what that follows from.
     candidates: Vec<HostId>,
     candidates_of: (u64, Option<u32>, Option<HostId>),
+}
+
+/// What a parent says of our lease.
+pub(super) struct Granted {
+    /// The newest heartbeat that it has.
+    pub(super) number: u64,
+    /// From when that was sent.
+    pub(super) lease_ms: u64,
+    /// What the parent's clock showed, unless it has no time of the job yet.
+    pub(super) shown: Option<ParentClock>,
 }
 
 impl Upward {
@@ -100,7 +113,7 @@ impl<S: VoteStorage> Host<S> {
         if self.upward.parent.is_none() {
             return Some(self.now_ms + self.heartbeat_ms().min(LOOK_MS));
         }
-        let pause_ms = if self.has_news() { NEWS_MS } else { self.heartbeat_ms() };
+        let pause_ms = if self.has_news() { NEWS_MS } else { grant::unasked_ms(self.config.lease_ms) };
         Some((self.upward.last_sent_ms + pause_ms).max(self.now_ms + 1))
     }
 
@@ -121,7 +134,8 @@ impl<S: VoteStorage> Host<S> {
             self.go_home();
         }
         self.look_for_news();
-        let due = self.now_ms >= self.upward.last_sent_ms + self.heartbeat_ms();
+        let unasked = self.now_ms >= self.upward.last_sent_ms + grant::unasked_ms(self.config.lease_ms);
+        let due = unasked || std::mem::take(&mut self.upward.asked);
         let news = self.now_ms >= self.upward.last_sent_ms + NEWS_MS && self.has_news();
         if self.upward.parent.is_some() && (due || news) {
             self.send_heartbeat();
@@ -222,18 +236,19 @@ impl<S: VoteStorage> Host<S> {
         self.say(parent, Body::Heartbeat { number, orders, summary });
     }
 
-    /// The answer to a heartbeat.
+    /// The answer to a heartbeat, or a renewal for the newest one.
     pub(super) fn hear_grant(
         &mut self,
         from: HostId,
         header: Header,
-        (number, lease_ms, time): (u64, u64, Option<(u64, u64)>),
+        granted: Granted,
         orders: Option<Arc<JobOrders>>,
     ) {
         if self.upward.parent != Some(from) || header.term < self.membership.term {
             return;
         }
         // The newest are asked for most often, and whoever answers one answers no older one later.
+        let Granted { number, lease_ms, shown } = granted;
         let place = self.upward.sent.iter().rposition(|(sent, _)| *sent == number);
         let Some(sent_ms) = place.and_then(|place| self.upward.sent.drain(..=place).next_back()) else {
             return;
@@ -242,18 +257,20 @@ impl<S: VoteStorage> Host<S> {
         let (_, sent_ms) = sent_ms;
         self.upward.granted_ms = self.now_ms;
         let unknown = !self.clock.is_set();
-        if let Some((coordinator_ms, within_ms)) = time {
-            self.clock.note(sent_ms, self.now_ms, coordinator_ms, within_ms);
+        if let Some(shown) = shown {
+            self.clock.note(sent_ms, self.now_ms, shown);
         }
         if unknown && self.clock.is_set() {
             self.keep();
             self.summarise_own();
         }
-        let end_ms = sent_ms.saturating_add(lease_ms.min(self.config.lease_ms));
+        let end_ms = grant::end_ms(sent_ms, lease_ms, self.now_ms, self.config.lease_ms);
         let longer = self.lease_end_ms.is_none_or(|known_ms| end_ms > known_ms);
         if longer && lease_ms > 0 {
             self.lease_end_ms = Some(end_ms);
             self.upward.renewed_ms = self.now_ms;
+            // What answers a heartbeat at once asks for none.
+            self.upward.asked = self.now_ms >= self.upward.last_sent_ms + self.heartbeat_ms() / 2;
         }
         if orders.is_some_and(|orders| self.take_orders(orders)) {
             self.push_to_children();

@@ -261,7 +261,7 @@ impl Network {
             return Some(0);
         }
         let deadline_ms = self.deadlines.first().map(|(at_ms, _)| *at_ms);
-        deadline_ms.into_iter().chain(self.door_shut_until_ms).min()
+        deadline_ms.into_iter().chain(self.door_shut_until_ms).chain(self.strangers.due_ms()).min()
     }
 
     /// What the network holds now, and what it has seen since the start.

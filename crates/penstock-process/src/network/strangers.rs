@@ -111,6 +111,11 @@ impl StrangerLog {
         self.latest = Some((peer, kind));
     }
 
+    /// When something is to be said.
+    pub(super) fn due_ms(&self) -> Option<u64> {
+        self.latest.map(|_| self.told_ms.map_or(0, |told_ms| told_ms + SENTENCE_EVERY_MS))
+    }
+
     /// What is to be said now.
     pub(super) fn sentence(&mut self, now_ms: u64) -> Option<String> {
         let (peer, kind) = self.latest?;

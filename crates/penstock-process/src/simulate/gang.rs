@@ -28,6 +28,21 @@ pub(super) enum Stage {
     Ending,
 }
 
+impl Stage {
+    /// In a word.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Starting => "starting",
+            Self::Loading => "loading",
+            Self::Training { .. } => "training",
+            Self::Leaving { .. } => "leaving",
+            Self::Stalled => "stalled",
+            Self::Ending => "ending",
+        }
+    }
+}
+
 /// The gang.
 #[derive(Debug)]
 pub(super) struct Gang {

@@ -51,6 +51,8 @@ pub(super) struct Machines {
     names: Arc<Vec<String>>,
     ranks: Arc<Vec<Vec<u32>>>,
     filled_ms: u64,
+    /// Hosts that changed since somebody looked; nothing where nobody looks.
+    changed: Option<BTreeSet<usize>>,
     /// The fewest spares at any time.
     pub(super) fewest_spares: usize,
     /// Host ranks that another host took.
@@ -81,8 +83,30 @@ impl Machines {
             names: names(hosts),
             ranks: Arc::new(vec![vec![gpus]]),
             filled_ms: 0,
+            changed: None,
             fewest_spares: spares as usize,
             replacements: 0,
+        }
+    }
+
+    /// Somebody looks at the hosts from now on.
+    pub(super) fn watch(&mut self) {
+        self.changed = Some(BTreeSet::new());
+    }
+
+    /// Hosts that changed since the last time.
+    pub(super) fn take_changed(&mut self) -> BTreeSet<usize> {
+        self.changed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The rack of each host.
+    pub(super) fn racks(&self) -> Vec<u32> {
+        self.all.iter().map(|machine| machine.rack).collect()
+    }
+
+    fn note(&mut self, machine: usize) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(machine);
         }
     }
 
@@ -136,10 +160,12 @@ impl Machines {
         }
         (about.is_alive, about.died_ms) = (false, now_ms);
         about.losses += 1;
+        let losses = about.losses;
         if about.rank.is_some() {
             self.silent.insert(machine, Silent { is_covered: true, has_processes });
         }
-        Some(about.losses)
+        self.note(machine);
+        Some(losses)
     }
 
     /// Whether what was to come for a loss still has to.
@@ -190,6 +216,7 @@ impl Machines {
     pub(super) fn come_back(&mut self, machine: usize) {
         let about = &mut self.all[machine];
         (about.is_alive, about.state) = (true, HostState::Spare);
+        self.note(machine);
         self.spares.insert(machine);
     }
 
@@ -219,6 +246,7 @@ impl Machines {
         for machine in beyond {
             self.learn(machine, Fact::Replaced);
             self.all[machine].rank = None;
+            self.note(machine);
             self.spares.insert(machine);
         }
         for host_rank in self.size()..size {
@@ -274,6 +302,7 @@ impl Machines {
     fn seat(&mut self, machine: usize, host_rank: u32) {
         self.vacant.remove(&host_rank);
         self.all[machine].rank = Some(host_rank);
+        self.note(machine);
         self.by_rank[host_rank as usize] = Some(machine);
     }
 
@@ -290,6 +319,7 @@ impl Machines {
         };
         self.vacant.insert(host_rank, Vacant { since_ms: now_ms, rack: about.rack, loss });
         self.by_rank[host_rank as usize] = None;
+        self.note(machine);
     }
 
     fn drop_spare(&mut self, machine: usize) {
@@ -300,6 +330,7 @@ impl Machines {
     fn learn(&mut self, machine: usize, fact: Fact) {
         if let Some(state) = self.all[machine].state.after(fact) {
             self.all[machine].state = state;
+            self.note(machine);
         }
     }
 }

@@ -13,6 +13,7 @@ mod gang;
 mod machines;
 pub mod placement;
 pub mod plan;
+pub mod trace;
 mod world;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +23,7 @@ use serde::Serialize;
 
 use self::accounts::{Account, Span};
 pub use self::plan::{PlanProblem, SimulationPlan};
+pub use self::trace::Trace;
 
 /// What became of the faults of one cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -92,6 +94,12 @@ pub fn simulate(plan: &SimulationPlan, threads: usize) -> Result<Vec<Outcome>, P
     let place = |seed: u64| plan.seeds.iter().position(|known| *known == seed);
     outcomes.sort_by_key(|outcome| place(outcome.seed));
     Ok(outcomes)
+}
+
+/// Lives a job through with the first seed, and remembers what a person would have seen of it.
+pub fn trace(plan: &SimulationPlan) -> Result<Trace, PlanProblem> {
+    plan.check()?;
+    Ok(world::World::new(plan, plan.seeds[0]).record())
 }
 
 #[cfg(test)]

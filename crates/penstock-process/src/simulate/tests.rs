@@ -6,7 +6,8 @@ use serde_json::json;
 use super::accounts::Account;
 use super::faults::schedule;
 use super::plan::{CausePlan, Loses, SimulationPlan, Times};
-use super::{Outcome, simulate};
+use super::{Outcome, simulate, trace};
+use crate::lease::host_state::HostState;
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -261,4 +262,34 @@ fn a_plan_that_makes_no_sense_is_refused() {
     for (field, plan) in refused {
         assert_eq!(simulate(&plan, 1).unwrap_err().field, field);
     }
+}
+
+/// Goal: what is played back is what was lived through. Method: a month with all causes, played to its end: outcomes are equal, time goes
+/// forward, no host rank has two hosts, and every host that died is seen as silent, then as lost, and again as a spare.
+#[test]
+fn a_trace_shows_the_same_life_and_never_two_hosts_with_one_rank() {
+    let mut plan = SimulationPlan { for_ms: 30 * DAY_MS, seeds: vec![5], ..plan(all_causes()) };
+    plan.causes[3].per_day = 2.0;
+    let trace = trace(&plan).unwrap();
+    assert_eq!(trace.outcome, live(&plan)[0]);
+    assert!(trace.cut_ms.is_none() && trace.racks.len() == 66 && trace.ranked == 64);
+    assert!(trace.changes.windows(2).all(|two| two[0].at_ms <= two[1].at_ms));
+    assert!(trace.stages.windows(2).all(|two| two[0].at_ms < two[1].at_ms));
+    let mut ranks: Vec<Option<u32>> = (0..66).map(|host| Some(host).filter(|host| *host < 64)).collect();
+    let mut at_ms = 0;
+    let (mut silent, mut expired) = (0, 0);
+    for (place, change) in trace.changes.iter().enumerate() {
+        if change.at_ms > at_ms {
+            let mut held: Vec<u32> = ranks.iter().copied().flatten().collect();
+            held.sort_unstable();
+            assert!(held.windows(2).all(|two| two[0] != two[1]), "two hosts before change {place}");
+            at_ms = change.at_ms;
+        }
+        ranks[change.host as usize] = change.rank;
+        silent += u32::from(change.silent_ms == Some(change.at_ms));
+        expired += u32::from(change.state == HostState::Expired && change.rank.is_none());
+    }
+    assert!(silent >= expired && expired > 20, "{silent} {expired}");
+    let whole: u64 = trace.outcome.interruptions.iter().map(|count| count.all).sum();
+    assert!(trace.hits.len() as u64 >= whole && whole > 100);
 }

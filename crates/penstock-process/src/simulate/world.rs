@@ -18,6 +18,7 @@ use crate::simulate::gang::{Gang, Stage};
 use crate::simulate::machines::Machines;
 use crate::simulate::placement::{Case, Placement, place};
 use crate::simulate::plan::{Loses, SimulationPlan};
+use crate::simulate::trace::{Recorder, Trace};
 use crate::simulate::{CauseCount, EarlyEnd, Outcome};
 
 /// How often the decider is asked at one moment; each time something followed from the last answer.
@@ -42,6 +43,7 @@ pub(super) struct World<'a> {
     spares_lost: u64,
     shrinks: u64,
     ended: Option<EarlyEnd>,
+    recorder: Option<Recorder>,
 }
 
 impl<'a> World<'a> {
@@ -68,11 +70,28 @@ impl<'a> World<'a> {
             spares_lost: 0,
             shrinks: 0,
             ended: None,
+            recorder: None,
         }
+    }
+
+    /// Lives it through, and remembers what a person would have seen.
+    pub(super) fn record(mut self) -> Trace {
+        self.machines.watch();
+        self.recorder = Some(Recorder::default());
+        let racks = self.machines.racks();
+        let hosts = self.plan.hosts;
+        self.pass_all();
+        let recorder = self.recorder.take().unwrap_or_default();
+        recorder.into_trace(racks, hosts, self.into_outcome())
     }
 
     /// Until the time is over, or the job gives up.
     pub(super) fn live(mut self) -> Outcome {
+        self.pass_all();
+        self.into_outcome()
+    }
+
+    fn pass_all(&mut self) {
         while let Some((at_ms, event)) = self.queue.pop_before(self.plan.for_ms) {
             self.pass(at_ms);
             if self.ended.is_none() {
@@ -80,9 +99,21 @@ impl<'a> World<'a> {
             } else if let Event::Fault(place) = event {
                 self.count(self.faults[place], false);
             }
+            self.note();
         }
         self.pass(self.plan.for_ms);
         self.close(true);
+    }
+
+    /// Takes note of what has changed, if somebody wants to see it.
+    fn note(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.note_hosts(self.now_ms, &mut self.machines);
+            recorder.note_stage(self.now_ms, self.gang.stage, self.gang.incarnation);
+        }
+    }
+
+    fn into_outcome(self) -> Outcome {
         let lives = self.decider.history().lives();
         Outcome {
             seed: self.seed,
@@ -212,6 +243,10 @@ impl<'a> World<'a> {
         } else {
             self.machines.at((fault.whom * f64::from(self.plan.hosts)) as u32)
         };
+        if let Some(recorder) = &mut self.recorder {
+            let hit = machine.filter(|_| loses != Loses::Job);
+            recorder.note_hit(self.now_ms, fault.cause, hit);
+        }
         if loses == Loses::Job {
             return self.call_off();
         }

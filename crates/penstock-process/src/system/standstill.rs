@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use crate::coordinator::hang::HoldKind;
 use crate::system::kernel_file;
@@ -9,6 +10,12 @@ use crate::system::lineage::Process;
 
 /// More levels of descent are not followed.
 const DEPTH_MAX: usize = 64;
+
+/// Where control groups are mounted; read once, because every look at every quiet rank asks.
+static GROUP_MOUNTS: LazyLock<String> = LazyLock::new(|| {
+    let mounts = kernel_file::read_text("/proc/self/mountinfo").unwrap_or_default();
+    mounts.lines().filter(|line| line.contains(" - cgroup")).collect::<Vec<_>>().join("\n")
+});
 
 /// What holds a process, if anything does. Tracers that lead or are in the session `own` are ours and hold nobody.
 pub fn hold_of(pid: i32, own: Option<i32>) -> Option<HoldKind> {
@@ -44,8 +51,7 @@ fn session_of(pid: i32) -> Option<i32> {
 /// Whether the control group of a process is frozen, by itself or by one above it, in either version.
 fn is_frozen(pid: i32) -> bool {
     let Ok(groups) = kernel_file::read_text(format!("/proc/{pid}/cgroup")) else { return false };
-    let Ok(mounts) = kernel_file::read_text("/proc/self/mountinfo") else { return false };
-    freezers(&groups, &mounts).iter().any(|(folder, file)| {
+    freezers(&groups, &GROUP_MOUNTS).iter().any(|(folder, file)| {
         let text = kernel_file::read_text(folder.join(file)).unwrap_or_default();
         // FREEZING is frozen too: some sleep in the kernel already, and all of them will.
         text.lines().any(|line| matches!(line.trim(), "frozen 1" | "FROZEN" | "FREEZING"))

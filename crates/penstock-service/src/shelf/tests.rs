@@ -97,8 +97,8 @@ fn clients_of_one_lane_find_what_was_made_for_the_first() {
     }
     assert_eq!(counts.ready.load(Ordering::SeqCst), before + 7);
     shelf.close();
-    // Steps that are left out were never made: 15 at most of 0 to 16, where 13 ends what is made ahead.
-    assert!(maker.made.load(Ordering::SeqCst) <= 15);
+    // What was made ahead of 8 ends at 16, and nothing was made twice; whether 3 and 4 were made depends on how soon 5 was asked for.
+    assert!(maker.made.load(Ordering::SeqCst) <= 17);
 }
 
 #[test]

@@ -2,13 +2,10 @@
 
 import msgspec
 
-from penstock.cli.job.choice import job_called
-from penstock.cli.job.ps import span
+from penstock.cli.hosts.host_choice import running_hosts_job
 from penstock.cli.output import Json, command_app, print_json, print_table, say
-from penstock.errors import JobSilent
+from penstock.cli.questions.process_table import span
 from penstock.process.hosts.host_table import HostRow, host_table
-from penstock.process.job.catalogue import ELSEWHERE, FINAL
-from penstock.process.job.control import elsewhere
 
 list_app = command_app(
     "list",
@@ -26,14 +23,7 @@ def list_(job: str, *, json: Json = False) -> int:
     job
         Name of the job, or how it begins.
     """
-    chosen = job_called(job)
-    phase = chosen.phase()
-    if phase == ELSEWHERE:
-        raise elsewhere(chosen, "hosts list")
-    if chosen.host_file() is None:
-        raise JobSilent(job=chosen.id, reason="it has one host, this one", hint=f"`penstock ps {chosen.id}`")
-    if phase in FINAL:
-        raise JobSilent(job=chosen.id, reason=f"it is over ({phase})", hint=f"`penstock events {chosen.id}`")
+    chosen = running_hosts_job(job, "hosts list")
     table = host_table(chosen)
     hosts = table.hosts or []
     if json:

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from penstock.cli.job.home import home
-from penstock.cli.job.ps import span
 from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say
+from penstock.cli.questions.process_table import span
 from penstock.errors import UsageError
 from penstock.events.redaction import Redaction
 from penstock.process.job.catalogue import ELSEWHERE, LOST, Job

@@ -9,6 +9,7 @@ from penstock.cli.job.choice import job_called
 from penstock.cli.job.home import home
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.errors import JobSilent, JobUnknown, UsageError
+from penstock.process.hosts.host_table import host_table
 from penstock.process.job.catalogue import FINAL, Job
 from penstock.process.job.control import is_saving
 from penstock.process.job.control import stop as ask_to_stop
@@ -20,6 +21,8 @@ SLACK_S = 15.0
 #: For hosts to agree on an end that was asked for at once.
 AGREEMENT_S = 6.0
 LOOK_S = 0.01
+#: A job whose hosts hear each other begins to end long before.
+UNHEARD_S = 2.0
 
 app = command_app(
     "stop",
@@ -78,9 +81,11 @@ def _wait(job: Job, grace: float | None) -> str:
     policies = [role["policy"] for role in job.description()["roles"]]
     own_s = max(policy["stop_grace_ms"] for policy in policies) / 1000
     save_s = max(policy.get("save_grace_ms", 0) for policy in policies) / 1000
-    begun = time.monotonic()
+    begun, alone_s = time.monotonic(), None
     while (phase := job.phase()) not in (*FINAL, "lost"):
-        waited_s = time.monotonic() - begun - SLACK_S
+        if alone_s is None and time.monotonic() > begun + UNHEARD_S:
+            alone_s = _note_alone(job)
+        waited_s = time.monotonic() - begun - SLACK_S - (alone_s or 0.0)
         if waited_s > max(own_s if grace is None else grace, save_s if is_saving(job) else 0.0):
             raise JobSilent(
                 job=job.id,
@@ -89,6 +94,25 @@ def _wait(job: Job, grace: float | None) -> str:
             )
         time.sleep(LOOK_S)
     return phase
+
+
+def _note_alone(job: Job) -> float:
+    """Tell whoever waits that a host which hears no leader ends with its lease; how much longer that may take."""
+    host = job.host_file()
+    if host is None:
+        return 0.0
+    try:
+        table = host_table(job)
+    except JobSilent:
+        return 0.0
+    if table.hosts is not None and not table.frozen:
+        return 0.0
+    lease_s = float(host.get("lease_ms", 0)) / 1000
+    say(
+        f"note: {host.get('name')} hears no leader and decides nothing alone: it ends with its lease, within {lease_s:g} s"
+        " (--force: at once)"
+    )
+    return lease_s
 
 
 def _stop_removed(problem: JobUnknown, grace: float | None, *, force: bool, json: bool) -> int:

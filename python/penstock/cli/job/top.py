@@ -17,7 +17,8 @@ from penstock.cli.job.home import home
 from penstock.cli.job.keys import Keys
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.errors import UsageError
-from penstock.process.job.catalogue import FINAL, Job, jobs
+from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job, jobs
+from penstock.process.job.control import elsewhere
 from penstock.process.watch.usage import Row, Seen, Watcher
 from penstock.report.quantities import duration, size
 
@@ -52,9 +53,12 @@ def top(
     once: Annotated[
         bool, Parameter(negative=(), help="Print once and exit; without a terminal it always does.")
     ] = False,
+    here: Annotated[
+        bool, Parameter(negative=(), help="Of a job of many hosts: only this host, rank by rank.")
+    ] = False,
     json: Json = False,
 ) -> int:
-    """Of a job, those furthest behind come first; it ends with the job, or when q is pressed.
+    """Of a job of many hosts, a cell for each host; arrows choose, Enter opens one. Of a job of one host, those furthest behind come first; it ends with the job, or when q is pressed.
 
     Of runs, arrows choose the run and the curve, m the column of the map of ranks and steps, o whether curves lie over each other. With
     --json and without --once an object is printed for each refresh, until none of the runs runs.
@@ -80,6 +84,13 @@ def top(
         raise UsageError(f"one job can be watched, got {len(subjects)}", hint="runs can be watched together")
     handle = subjects[0]
     assert isinstance(handle, Job), "runs have been told apart"
+    if not here and handle.host_file() is not None and handle.phase() not in (*FINAL, "lost"):
+        from penstock.cli.live.host_top import top_hosts
+        from penstock.report.hosts.asked_job import AskedJob
+
+        if handle.phase() == ELSEWHERE:
+            raise elsewhere(handle, "top")
+        return top_hosts(AskedJob(handle), every_s=every, once=once, json=json)
     return _top_job(handle, every, once=once, json=json)
 
 

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from penstock.cli.run.many_hosts import SshHosts
     from penstock.process.hosts.join import Join
 
+#: The allocation that this host belongs to, where an engine gave it (process/engines/allocation_directory).
+ALLOCATION = "PENSTOCK_ALLOCATION"
 #: Variables of engines that may mean several hosts.
 ENGINES = ("SLURM_JOB_ID", "JOB_COMPLETION_INDEX")
+#: Options about an engine that hosts are rented from.
+ENGINE_KEYS = frozenset({"on", "queue", "time", "gpus_per_host", "with"})
 #: Options that may.
 HOSTS = frozenset({"hosts", "hostfile", "nnodes", "rdzv_endpoint", "master_addr", "node_rank"})
 
@@ -36,6 +40,11 @@ def quick(words: list[str]) -> int:
 def start(words: CommandLine) -> int:
     """Start what the words ask for; in the foreground this does not return."""
     values = words.values
+    if words.given & ENGINE_KEYS:
+        from penstock.cli.run.engine_job import is_rented, run_on_slurm
+
+        if is_rented(words, os.environ):
+            return run_on_slurm(home(), words)
     if values["json"] and not (values["detach"] or values["dry_run"]):
         raise UsageError("--json goes with --detach; in the foreground stdout belongs to the ranks")
     hosts = _hosts(words)
@@ -81,6 +90,10 @@ def _launch(spec: JobSpec, words: CommandLine, hosts: "Join | SshHosts | None") 
         from penstock.cli.run.many_hosts import furnish_join
 
         directory = furnish_join(home(), spec, hosts, words, os.environ)
+    if ALLOCATION in os.environ:
+        from penstock.process.engines.allocation_directory import tell_job
+
+        tell_job(home() / "jobs" / directory.name, os.environ)
     call = [str(agent_path()), "launch", str(directory)]
     if is_asked_for(os.environ):
         os.environ["PENSTOCK_WATCHED"] = "1"

@@ -237,6 +237,21 @@ HOSTS = (
     ),
     Option(("--fanout",), "count", "Hosts that one host listens to.", 64, hidden=True),
 )
+ENGINE = (
+    Option(
+        ("--on",),
+        "text",
+        "Rent the hosts from an engine: slurm; ssh, with --hosts; or auto, the engine that this runs in.",
+    ),
+    Option(("--gpus-per-host",), "count", "With --on: GPUs that each host must have.", 0),
+    Option(("--time",), "text", "With --on: how long the hosts may be kept, as in 12h."),
+    Option(("--queue",), "text", "With --on: the queue, which is Slurm's partition."),
+    Option(
+        ("--with",),
+        "many",
+        "With --on: an option of the engine itself, as in --with qos=high --with exclusive.",
+    ),
+)
 TORCHRUN = (
     _of_torchrun(
         "standalone",
@@ -278,6 +293,7 @@ GROUPS = {
     "restarts": RESTARTS,
     "warm start": WARM,
     "hosts": HOSTS,
+    "engine": ENGINE,
     "of torchrun": TORCHRUN,
 }
 OPTIONS = tuple(option for group in GROUPS.values() for option in group)
@@ -321,6 +337,8 @@ class CommandLine:
     aside: frozenset[str]
     #: Whether somebody wrote ``--`` before the command: what follows is meant for it.
     apart: bool = False
+    #: Our options as they were written, each with its key.
+    written: Sequence[tuple[str, Sequence[str]]] = ()
 
 
 def read(words: Sequence[str], environment: Mapping[str, str]) -> CommandLine:
@@ -335,9 +353,10 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> CommandLine:
             values[option.key] = _from_environment(option, f"PET_{option.torchrun.upper()}", text)
             given_keys.add(option.key)
     aside: set[str] = set()
+    written: list[tuple[str, Sequence[str]]] = []
     rest = list(words)
     while rest and rest[0] != "--" and rest[0].startswith("-") and rest[0] != "-":
-        word = rest.pop(0)
+        before, word = list(rest), rest.pop(0)
         if word in _ASIDE:
             aside.add(word)
             continue
@@ -346,10 +365,11 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> CommandLine:
         value = _value(option, name, attached, rest)
         values[option.key] = [*values[option.key], value] if option.kind == "many" else value
         given_keys.add(option.key)
+        written.append((option.key, before[: len(before) - len(rest)]))
     apart = rest[:1] == ["--"]
     if apart:
         rest.pop(0)
-    return CommandLine(values, frozenset(given_keys), rest, frozenset(aside), apart)
+    return CommandLine(values, frozenset(given_keys), rest, frozenset(aside), apart, written)
 
 
 def misplaced(words: CommandLine) -> list[str]:

@@ -34,6 +34,10 @@ class HostRow(msgspec.Struct, frozen=True):
     trouble: str | None = None
     #: The number of its first rank among the ranks of all hosts.
     first_rank: int | None = None
+    #: How many heartbeats of it are missing, as far as the leader knows.
+    late_beats: float | None = None
+    #: How long its ranks may run on unheard, at most.
+    lease_left_s: float | None = None
 
 
 class HostTable(msgspec.Struct, frozen=True):
@@ -49,6 +53,9 @@ class HostTable(msgspec.Struct, frozen=True):
     #: What this host waits for, before all hosts have met.
     reason: str | None = None
     lease_ms: int = 0
+    heartbeat_ms: int = 1000
+    #: Grows when there are other hosts or voters.
+    list: int = 0
 
     def line(self) -> str:
         """``3 hosts here · unheard: gpu02``."""
@@ -75,9 +82,21 @@ class Rows(NamedTuple):
     account: Account
 
 
-def host_table(job: Job) -> HostTable:
+def host_table(job: Job, *, patience_s: float = PATIENCE_S) -> HostTable:
     """Which hosts the job has. Raises ``JobSilent``."""
-    rows = _ask_all(job, "hosts").rows
+    return _told(job, _ask_all(job, "hosts", patience_s))
+
+
+def unsettled_hosts(job: Job, *, patience_s: float = PATIENCE_S) -> HostTable | None:
+    """The same with those hosts alone that are not both here and heard on time; nothing where the leader is of a version that does not
+    know the question. Raises ``JobSilent``.
+    """
+    answer = _ask_all(job, "unsettled", patience_s)
+    return None if answer.account.refused else _told(job, answer)
+
+
+def _told(job: Job, answer: Rows) -> HostTable:
+    rows = answer.rows
     if not rows:
         # The question went to a parent that has not answered in time: this host is cut off, or the leader is new.
         return HostTable()

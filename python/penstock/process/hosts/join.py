@@ -22,6 +22,7 @@ PORT = 29_400
 #: And its static rendezvous.
 STATIC_PORT = 29_500
 BACKENDS = ("c10d", "static")
+BRACKETS = "an address of IPv6 stands in brackets, as in [fd00::1]:29400"
 _ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]*)(?::(\d+))?")
 _LOCAL = ("", "localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared, not bound
 
@@ -265,7 +266,10 @@ def split_endpoint(
     """Host and port of ``HOST:PORT``."""
     match = _ENDPOINT.fullmatch(text)
     if match is None:
-        raise UsageError(f"{option} must be HOST:PORT, as in gpu01:29400, got {text}")
+        raise UsageError(
+            f"{option} must be HOST:PORT, as in gpu01:29400, got {text}",
+            hint=BRACKETS if re.fullmatch(r"[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", text) else None,
+        )
     port = int(match[2]) if match[2] else default_port
     if not 1 <= port <= 65535:
         raise UsageError(

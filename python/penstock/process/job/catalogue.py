@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from penstock.errors import JobAmbiguous, JobUnknown, StateUnreadable
-from penstock.process.job.launch import PRIVATE
 from penstock.process.job.local_home import HOST_DIRECTORIES, HOST_FILE, local_home
 
+#: What was asked for with all secrets in it, beside a ``job.json`` that hides them.
+PRIVATE = "private.json"
 #: What the last words of a lost job would have been.
 LOST = "keeper and agent were killed"
 FINAL = frozenset({"succeeded", "failed", "stopped"})

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import JobSilent, SaveUnheard
+from penstock.errors import JobElsewhere, JobSilent, SaveUnheard
 from penstock.process.job.catalogue import ELSEWHERE, FINAL, Job
 from penstock.process.sweep import Sweep, sweep
 from penstock.process.watch.pulse_file import pulses_of
@@ -62,11 +62,18 @@ def stop(job: Job, *, grace_s: float | None = None, force: bool = False) -> Swee
     return None
 
 
-def elsewhere(job: Job, command: str) -> JobSilent:
-    """Why nothing can be asked about a job of other hosts, and where to ask."""
-    host = next(iter(job.host_names()), "HOST")
-    return JobSilent(
-        job=job.id, reason=f"it runs {job.reason()}", hint=f"`ssh {host} penstock {command} {job.id}`"
+def elsewhere(job: Job, command: str) -> JobElsewhere:
+    """Why nothing can be asked about a job of other hosts, and where to ask: by the engine that gave them, else by ssh."""
+    from penstock.process.engines.reach import reach_of
+
+    hosts = job.host_names()
+    reach = reach_of(job.directory, hosts)
+    way = " ".join(reach) if reach else f"ssh {next(iter(hosts), 'HOST')}"
+    return JobElsewhere(
+        job=job.id,
+        reason=f"it runs {job.reason()}",
+        hint=f"`{way} penstock {command} {job.id}`",
+        reach=reach,
     )
 
 

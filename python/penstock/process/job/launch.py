@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors.process import AgentMissing, HomeUnwritable
 from penstock.errors.root import UsageError
+from penstock.process.job.catalogue import PRIVATE
 from penstock.process.job.command import warmed
 from penstock.process.job.output import Output
 from penstock.process.job.spec import Budget, Hang, JobSpec, Policy, Role
@@ -23,8 +24,6 @@ from penstock.process.job.suspicion import may_hold_secret
 if TYPE_CHECKING:
     from penstock.process.job.catalogue import Job
 
-#: What was asked for with all secrets in it, beside a ``job.json`` that hides them.
-PRIVATE = "private.json"
 AGENT = Path(__file__).parent.parent / "bin" / "penstock-agent"
 
 

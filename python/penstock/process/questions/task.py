@@ -46,6 +46,12 @@ def _attach(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
     return attachment_parts(job, task)
 
 
+def _usage(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
+    from penstock.process.questions.host_usage import usage_parts
+
+    return usage_parts(job, task)
+
+
 #: What a task may do. Modules are loaded when they are needed: most of a short question is the start of this Python.
 WORK: dict[str, Callable[[Job, dict[str, Any]], list[dict[str, Any]]]] = {
     "exec": _exec,
@@ -53,6 +59,7 @@ WORK: dict[str, Callable[[Job, dict[str, Any]], list[dict[str, Any]]]] = {
     "logs": _logs,
     "incident": _incident,
     "attach": _attach,
+    "usage": _usage,
 }
 
 

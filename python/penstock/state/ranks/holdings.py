@@ -14,7 +14,7 @@ from penstock.errors import CheckpointDamaged
 from penstock.state.contract import ITEM_BYTES, Box, Held
 
 
-class Holding(msgspec.Struct, frozen=True, array_like=True):
+class Holding(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A box of a tensor that a rank holds."""
 
     name: str

@@ -96,8 +96,8 @@ def fill(name: str, window: torch.Tensor, stored: torch.Tensor) -> None:
 class _Memory:
     """The bytes of a tensor for NumPy. ``Tensor.numpy`` would forbid the program to resize the tensor from then on."""
 
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._tensor = tensor
+    def __init__(self, tensor: torch.Tensor, *, keep: bool) -> None:
+        self._tensor = tensor if keep else None
         self.__array_interface__ = {
             "data": (tensor.data_ptr(), False),
             "shape": (tensor.nbytes,),
@@ -106,9 +106,9 @@ class _Memory:
         }
 
 
-def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """The bytes of a tensor on the host that is in C order, over the same memory."""
-    return np.asarray(_Memory(tensor.contiguous())) if tensor.numel() else np.empty(0, np.uint8)
+def as_array(tensor: torch.Tensor, *, keep: bool = True) -> np.ndarray[Any, Any]:
+    """The bytes of a tensor on the host that is in C order, over the same memory. Without ``keep`` that has to be kept alive by who uses it."""
+    return np.asarray(_Memory(tensor, keep=keep)) if tensor.numel() else np.empty(0, np.uint8)
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -48,7 +48,7 @@ class Tensors(dict[str, torch.Tensor]):
 
 def escaped(key: str) -> str:
     """A key as a part of a name."""
-    return key.replace("~", "~0").replace("/", "~1")
+    return key.replace("~", "~0").replace("/", "~1") if "/" in key or "~" in key else key
 
 
 def encode(name: str, value: Any, sink: Sink, depth: int = 0) -> Any:

@@ -9,6 +9,7 @@ Ranks have gradients of their own (under ``no_sync`` they differ), so they are k
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -56,29 +57,38 @@ class Gradients:
     """The gradients of the parameters that some optimizers have."""
 
     def __init__(self, optimizers: Sequence[Optimizer], names: Mapping[int, str]) -> None:
-        self._parameters = {
-            f"{ROOT}/{escaped(names[id(parameter)])}": parameter
+        self._names = names
+        self._members = [
+            parameter
             for optimizer in optimizers
             for group in optimizer.param_groups
             for parameter in group["params"]
             if id(parameter) in names
-        }
+        ]
+
+    @cached_property
+    def _parameters(self) -> dict[str, torch.Tensor]:
+        return {self._name(parameter): parameter for parameter in self._members}
+
+    def _name(self, parameter: torch.Tensor) -> str:
+        return f"{ROOT}/{escaped(self._names[id(parameter)])}"
 
     def pending(self) -> dict[str, torch.Tensor]:
         """Gradients that are state, by name."""
         return {
-            name: parameter.grad
-            for name, parameter in self._parameters.items()
-            if parameter.grad is not None and is_pending(parameter.grad)
+            self._name(parameter): gradient
+            for parameter in self._members
+            if (gradient := parameter.grad) is not None and is_pending(gradient)
         }
 
     def reused(self) -> list[str]:
         """Names of those that are used up and will be zeroed, not thrown away: a parameter that the next pass leaves out has zeros then."""
-        return [
-            name
-            for name, parameter in self._parameters.items()
-            if hasattr(parameter.grad, _REUSED) and not is_pending(parameter.grad)
+        names = [
+            self._name(parameter)
+            for parameter in self._members
+            if hasattr(gradient := parameter.grad, _REUSED) and not is_pending(gradient)
         ]
+        return list(dict.fromkeys(names))
 
     def rooms(self, kinds: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, torch.Tensor]:
         """Room for the gradients that a checkpoint has; they become those of their parameters when they are filled."""
@@ -127,19 +137,26 @@ def unowned(model: nn.Module, optimizers: Sequence[Optimizer]) -> tuple[str, ...
         for group in optimizer.param_groups
         for parameter in group["params"]
     }
-    names = [
-        name
-        for name, parameter in model.named_parameters()
-        if parameter.grad is not None and id(parameter) not in owned
-    ]
-    if not names:
+    if not any(_is_unowned(parameter, owned) for parameter in _all_parameters(model)):
         return ()
+    names = [name for name, parameter in model.named_parameters() if _is_unowned(parameter, owned)]
     others = f" and {len(names) - 1} more" if len(names) > 1 else ""
     advice = "set it to None before every backward pass, or requires_grad_(False)"
     text = (
         f"the gradient of {names[0]}{others} belongs to no optimizer of the state and is not saved: {advice}"
     )
     return (text,)
+
+
+def _all_parameters(model: nn.Module) -> Iterator[torch.Tensor]:
+    for module in model.modules():
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                yield parameter
+
+
+def _is_unowned(parameter: torch.Tensor, owned: set[int]) -> bool:
+    return id(parameter) not in owned and parameter.grad is not None
 
 
 def counted_elsewhere(optimizers: Sequence[Optimizer]) -> tuple[str, ...]:

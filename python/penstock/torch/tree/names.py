@@ -98,6 +98,7 @@ def _source_of(module: nn.Module, wrapper: str, source: int | None) -> int | Non
     return distributed.get_global_rank(module.process_group, 0)  # type: ignore[arg-type]
 
 
+_PLAIN_KINDS, _STRIDED = (torch.Tensor, nn.Parameter), torch.strided
 #: Names and tensors by where they begin: those that begin at one place may be one.
 _Places = dict[object, list[tuple[str, torch.Tensor]]]
 
@@ -108,7 +109,11 @@ def _add(
     if not name.isascii():
         checked_text(f"model/{name}", name)
     names.of.setdefault(id(tensor), name)
-    there = first.setdefault(_beginning(tensor), [])
+    beginning = _beginning(tensor)
+    if (there := first.get(beginning)) is None:
+        first[beginning] = [(name, tensor)]
+        group[name] = tensor
+        return
     known = next((other for other, at in there if _identity(at) == _identity(tensor)), None)
     if known is None:
         there.append((name, tensor))
@@ -119,7 +124,7 @@ def _add(
 
 def _beginning(tensor: torch.Tensor) -> object:
     """Where a tensor's memory begins, which is told sooner than its whole identity; nothing is tied to most tensors."""
-    if type(tensor) in (torch.Tensor, nn.Parameter) and tensor.layout is torch.strided and not tensor.is_meta:
+    if type(tensor) in _PLAIN_KINDS and tensor.layout is _STRIDED and not tensor.is_meta:
         return tensor.data_ptr() or id(tensor)
     return _identity(tensor)
 

@@ -9,9 +9,8 @@ optimizers that would do more than nothing for a gradient of zero all come back 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.optim import Optimizer
@@ -40,8 +39,7 @@ _WRAPPERS_MAX = 8
 Kinds = Mapping[str, tuple[str, tuple[int, ...]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """What an optimizer knows of one parameter."""
 
     name: str
@@ -111,6 +109,8 @@ class Optimizing:
     @cached_property
     def _shared(self) -> set[int]:
         """Parameters that several optimizers have."""
+        if len(self._optimizers) < 2:
+            return set()
         of = Counter(
             member
             for optimizer in self._optimizers
@@ -118,16 +118,16 @@ class Optimizing:
         )
         return {parameter for parameter, count in of.items() if count > 1}
 
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Every tensor by name."""
-        tensors = Tensors()
+    def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Every tensor with its name."""
         for kept in self.kept():
             for key, value in kept.state.items():
                 if isinstance(value, torch.Tensor):
-                    tensors.add(kept.name_of(key), value)
+                    yield kept.name_of(key), value
                 else:
-                    encode(kept.name_of(key), value, tensors.add)
-        return tensors
+                    inside = Tensors()
+                    encode(kept.name_of(key), value, inside.add)
+                    yield from inside.items()
 
     def values(self) -> dict[str, Any]:
         """Everything else by name."""
@@ -221,7 +221,7 @@ class Optimizing:
 
     def load_values(self, values: Mapping[str, Any]) -> None:
         """Take back what is not a tensor."""
-        live = self.tensors()
+        live = dict(self.tensors())
         for kept in self.kept():
             for key in list(kept.state):
                 if (document := values.get(kept.name_of(key))) is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, call, is_, itemgetter
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -13,6 +14,7 @@ from penstock.state.contract import Held
 from penstock.state.load.host_mover import HOST
 from penstock.torch.device.cuda import OnDevice, cuda_mover
 from penstock.torch.device.mover import SAFETENSORS_NAMES, STRIDED, as_array
+from penstock.torch.tree.documents import Tensors
 from penstock.torch.tree.layout import Layout, Layouts, Part, is_dtensor, local_of
 
 _PLAIN_KINDS = (torch.Tensor, torch.nn.Parameter)
@@ -42,38 +44,58 @@ class Leaf(NamedTuple):
 
 def held_of(name: str, tensor: torch.Tensor, rank: int, ranks: int) -> list[Held]:
     """What this rank holds of a tensor; more than one box only for strided shards."""
-    return list(Holder(rank, ranks).held(Leaf(name, tensor)))
+    return list(Holder(Findings(rank, ranks)).held(Leaf(name, tensor)))
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(NamedTuple):
     """What was found out about a tensor. It is looked at again when it is another one, or of another type or shape."""
 
     tensor: "ref[torch.Tensor]"
-    dtype: torch.dtype
-    shape: torch.Size
+    #: Type and shape.
+    form: tuple[torch.dtype, torch.Size]
     layout: Layout
-    #: What was made of it then, on a device, and what it was made from.
+    #: What was made of it then, and what it was made from: where it was, and what was asked for. It keeps no memory alive.
     boxes: "tuple[Held, ...]" = ()
-    leaf: tuple[Any, ...] = ()
-    address: int = 0
-    strides: tuple[int, ...] = ()
-    stream: torch.cuda.Stream | None = None
+    place: "_Place | None" = None
 
     def is_of(self, tensor: torch.Tensor) -> bool:
         """Whether it still holds."""
-        return self.tensor() is tensor and self.dtype is tensor.dtype and self.shape == tensor.shape
+        return self.tensor() is tensor and self.form == (tensor.dtype, tensor.shape)
 
-    def has_boxes(self, leaf: Leaf, stream: torch.cuda.Stream | None) -> bool:
-        """Whether the boxes still hold, of a tensor that it is of: the memory is where it was, and the same is asked for."""
-        tensor = leaf.tensor
+
+#: Address, strides, stream, and all of a leaf but its name and tensor.
+_Place = tuple[int, tuple[int, ...], torch.cuda.Stream | None, tuple[Any, ...]]
+
+
+class Roster(NamedTuple):
+    """All tensors of a save, where all of them were plain and lay as they are stored. While none of them has changed, what is held is the same list."""
+
+    #: Of every leaf all but its tensor.
+    asked: list[tuple[Any, ...]]
+    tensors: "list[ref[torch.Tensor]]"
+    #: Type and shape, address, and strides of each.
+    forms: list[tuple[torch.dtype, torch.Size]]
+    addresses: list[int]
+    strides: list[tuple[int, ...]]
+    #: Streams that the caller worked on.
+    streams: dict[torch.device, torch.cuda.Stream]
+    #: Which of them lie in memory of the host.
+    host: list[int]
+    boxes: list[Held]
+
+    def is_of(self, asked: list[tuple[Any, ...]], tensors: list[torch.Tensor]) -> bool:
+        """Whether it still holds. One pass in C for each question, because there may be thousands of tensors and training waits."""
         return (
-            bool(self.boxes)
-            and self.stream is stream
-            and self.address == tensor.data_ptr()
-            and self.strides == tensor.stride()
-            and self.leaf == _asked(leaf)
+            self.asked == asked
+            and all(map(is_, map(call, self.tensors), tensors))
+            and self.forms == list(map(_FORM, tensors))
+            and self.addresses == list(map(torch.Tensor.data_ptr, tensors))
+            and self.strides == list(map(torch.Tensor.stride, tensors))
         )
+
+
+_FORM = attrgetter("dtype", "shape")
+_ASKED = itemgetter(0, 2, 3, 4, 5)
 
 
 @dataclass(slots=True)
@@ -83,38 +105,92 @@ class Findings:
     rank: int = 0
     ranks: int = 1
     tensors: dict[str, Looked] = field(default_factory=dict)
+    roster: Roster | None = None
     #: The stream that the caller of the last save worked on, by device.
     streams: dict[torch.device, torch.cuda.Stream] = field(default_factory=dict)
+
+
+class Memory(list[Held]):
+    """What is held. Boxes that earlier saves have made keep no memory of the host alive, so this does, as long as it is used."""
+
+    __slots__ = ("_storages",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._storages: list[torch.UntypedStorage] = []
+
+    def keep(self, tensor: torch.Tensor) -> None:
+        """Let its memory live as long as this."""
+        self._storages.append(tensor.untyped_storage())
 
 
 class Holder:
     """Makes ``Held`` of tensors. One per save or load: layouts are worked out once, and the stream is the caller's."""
 
-    def __init__(self, rank: int, ranks: int, findings: Findings | None = None) -> None:
-        self._findings = Findings(rank, ranks) if findings is None else findings
-        self._layouts = Layouts(rank, ranks)
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._layouts = Layouts(findings.rank, findings.ranks)
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
+        self._memory = Memory()
+
+    def all_of(self, leaves: Sequence[Leaf]) -> Memory:
+        """The boxes of all tensors; no two of them may have one name."""
+        asked, tensors = list(map(_ASKED, leaves)), [leaf.tensor for leaf in leaves]
+        roster = self._findings.roster
+        if roster is not None and roster.is_of(asked, tensors) and self._is_on(roster.streams):
+            for at in roster.host:
+                self._memory.keep(tensors[at])
+            self._memory += roster.boxes
+            return self._memory
+        names = Tensors()
+        for leaf in leaves:
+            names.add(leaf.name, leaf.tensor)
+            self._memory += self.held(leaf)
+        self._findings.roster = self._roster(asked, tensors)
+        return self._memory
+
+    def _is_on(self, streams: dict[torch.device, torch.cuda.Stream]) -> bool:
+        """Whether the caller works on the streams that it worked on before."""
+        return all(self._stream(device) is stream for device, stream in streams.items())
+
+    def _roster(self, asked: list[tuple[Any, ...]], tensors: list[torch.Tensor]) -> Roster | None:
+        looks = [self._findings.tensors.get(about[0]) for about in asked]
+        known = [look for look in looks if look is not None and look.place is not None]
+        if len(known) < len(asked) or not all(map(is_, (look.tensor() for look in known), tensors)):
+            return None
+        host = [at for at, tensor in enumerate(tensors) if not tensor.is_cuda]
+        return Roster(
+            asked,
+            [look.tensor for look in known],
+            list(map(_FORM, tensors)),
+            list(map(torch.Tensor.data_ptr, tensors)),
+            list(map(torch.Tensor.stride, tensors)),
+            dict(self._streams),
+            host,
+            [box for look in known for box in look.boxes],
+        )
 
     def held(self, leaf: Leaf) -> Sequence[Held]:
-        """The boxes of a tensor."""
+        """The boxes of a tensor, for as long as the program keeps it."""
         tensor = leaf.tensor
         stream = self._stream(tensor.device) if tensor.is_cuda else None
         looked = self._findings.tensors.get(leaf.name)
         if looked is not None and looked.is_of(tensor):
-            if looked.has_boxes(leaf, stream):
+            # The memory is where it was, and the same is asked for.
+            if looked.place is not None and looked.place == _place_of(leaf, stream):
+                if stream is None:
+                    self._memory.keep(tensor)
                 return looked.boxes
             layout = looked.layout
         else:
             check(leaf.name, tensor)
-            layout, looked = self._layouts.of(leaf.name, tensor), None
+            layout = self._layouts.of(leaf.name, tensor)
         if type(tensor) in _PLAIN_KINDS:
-            if stream is not None and tensor.numel():
-                boxes = self._boxes(leaf, layout, stream, ref(tensor))
-                place = (tensor.data_ptr(), tensor.stride(), stream)
-                looked = Looked(ref(tensor), tensor.dtype, tensor.shape, layout, boxes, _asked(leaf), *place)
-            self._findings.tensors[leaf.name] = looked or Looked(
-                ref(tensor), tensor.dtype, tensor.shape, layout
-            )
+            looked = Looked(ref(tensor), (tensor.dtype, tensor.shape), layout)
+            if tensor.numel() and (stream is not None or _lies_as_stored(leaf)):
+                boxes = self._boxes(leaf, layout, stream, looked.tensor)
+                looked = looked._replace(boxes=boxes, place=_place_of(leaf, stream))
+            self._findings.tensors[leaf.name] = looked
         return self._boxes(leaf, layout, stream)
 
     def _boxes(
@@ -137,7 +213,7 @@ class Holder:
             elif stored != SAFETENSORS_NAMES[window.dtype] or not window.is_contiguous():
                 mover, memory = STRIDED, window
             else:
-                mover, memory = HOST, as_array(window)
+                mover, memory = HOST, as_array(window, keep=owner is None)
             boxes.append(
                 Held(
                     leaf.name,
@@ -166,8 +242,13 @@ class Holder:
         return stream
 
 
-def _asked(leaf: Leaf) -> tuple[Any, ...]:
-    return leaf.dtype, leaf.restless, leaf.source, leaf.per_rank
+def _place_of(leaf: Leaf, stream: torch.cuda.Stream | None) -> _Place:
+    return leaf.tensor.data_ptr(), leaf.tensor.stride(), stream, leaf[2:]
+
+
+def _lies_as_stored(leaf: Leaf) -> bool:
+    """Whether its bytes in memory are those that are stored."""
+    return leaf.dtype in (None, SAFETENSORS_NAMES[leaf.tensor.dtype]) and leaf.tensor.is_contiguous()
 
 
 def check(name: str, tensor: torch.Tensor) -> None:

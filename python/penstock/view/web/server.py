@@ -26,6 +26,7 @@ from penstock.view.web.batch_routes import batch_routes
 from penstock.view.web.connections import ConnectionLimits, RequestLimit, connection_class
 from penstock.view.web.content.recordings import as_text
 from penstock.view.web.dataset_routes import dataset_routes
+from penstock.view.web.host_routes import host_routes
 from penstock.view.web.machine_routes import machine_routes
 from penstock.view.web.run_routes import run_routes
 from penstock.view.web.site import Site
@@ -43,6 +44,7 @@ def create_app(site: Site, access: Access, limits: ConnectionLimits | None = Non
         *dataset_routes(),
         *batch_routes(),
         *run_routes(),
+        *host_routes(),
         Route("/api/{rest:path}", _unknown),
         Mount("/", _pages()),
     ]

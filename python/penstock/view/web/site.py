@@ -16,6 +16,7 @@ from penstock.errors import UsageError
 from penstock.registry import Registry, Version
 from penstock.view.model.tokens.samples import Samples
 from penstock.view.opener import OpenedStream, Opener
+from penstock.view.web.content.hosts import HostBoards, PlayedJob
 
 _VERSIONS_KEPT = 32
 _PLANS_KEPT = 8
@@ -32,6 +33,11 @@ class Site:
     roots: tuple[Path, ...] = ()
     #: What commands need to find the same registry, such as ``--registry NAME``; empty for the default one.
     option: str = ""
+    #: Where jobs are found, whose hosts can be looked at.
+    home: Path | None = None
+    #: An imagined job that is played.
+    played: PlayedJob | None = None
+    hosts: HostBoards = field(init=False)
     versions: "Versions" = field(init=False)
     #: Keeps the plans and batches that were looked at last.
     opener: Opener = field(init=False)
@@ -41,6 +47,7 @@ class Site:
     def __post_init__(self) -> None:
         object.__setattr__(self, "roots", tuple(root.resolve() for root in self.roots))
         object.__setattr__(self, "versions", Versions(self.registry))
+        object.__setattr__(self, "hosts", HostBoards(self.home, self.played))
         # One server shows one registry: pages link from batches to its rows.
         opener = Opener(self.registry, runs=self.roots, measure=False, own="refuse")
         object.__setattr__(self, "opener", opener)

@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from penstock.view.wire import batch_answers as batch
 from penstock.view.wire import dataset_answers as dataset
+from penstock.view.wire import host_answers as host
 from penstock.view.wire import machine_answers as machine
 from penstock.view.wire import run_answers as run
 
@@ -38,6 +39,10 @@ Answers = TypedDict(
         "events/{name}": machine.RecordingDetail,
         "events/{name}/{index}": machine.EventDetail,
         "filter": dataset.FilteredPage,
+        "hosts": host.HostJobList,
+        "hosts/board": host.HostBoard,
+        "hosts/host": host.HostDetail,
+        "hosts/moves": host.HostMoves,
         "lanes": batch.LaneLens,
         "lineage": dataset.LineageGraph,
         "recipes": batch.RecipeDifference,

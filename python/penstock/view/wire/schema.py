@@ -4,7 +4,14 @@ from typing import Any
 
 import msgspec
 
-from penstock.view.wire import answers, batch_answers, dataset_answers, machine_answers, run_answers
+from penstock.view.wire import (
+    answers,
+    batch_answers,
+    dataset_answers,
+    host_answers,
+    machine_answers,
+    run_answers,
+)
 from penstock.view.wire.alternatives import OneOf
 
 _REF = "#/definitions/{name}"
@@ -51,7 +58,7 @@ def _any_of(kind: type) -> dict[str, Any]:
 
 def _declared(name: str, definition: dict[str, Any]) -> dict[str, Any]:
     """A definition with its fields in the order of the declaration, and closed: an answer has no others."""
-    modules = (answers, batch_answers, dataset_answers, machine_answers, run_answers)
+    modules = (answers, batch_answers, dataset_answers, host_answers, machine_answers, run_answers)
     declared = next(getattr(module, name) for module in modules if hasattr(module, name))
     properties = {field: definition["properties"][field] for field in declared.__annotations__}
     required = [field for field in properties if field in definition["required"]]

@@ -15,10 +15,15 @@ use crate::vote::storage::VoteStorage;
 const NAMED_MAX: usize = 64;
 
 impl Question {
+    /// Whether any host may answer it while nobody leads.
+    pub(super) fn is_of_hosts(&self) -> bool {
+        matches!(self, Self::Hosts | Self::Unsettled)
+    }
+
     /// The host ranks that it is for; nothing for whoever leads alone.
     pub(super) fn hosts(&self, hosts: u32) -> Option<RankSet> {
         match self {
-            Self::Hosts | Self::Journal | Self::Ended { .. } => None,
+            Self::Hosts | Self::Unsettled | Self::Journal | Self::Ended { .. } => None,
             Self::Ps | Self::Unknown(_) => Some(RankSet::of(0..hosts)),
             Self::Task { hosts: chosen, .. } => Some(chosen.both(&RankSet::of(0..hosts))),
         }
@@ -28,18 +33,26 @@ impl Question {
 impl<S: VoteStorage> Host<S> {
     /// What this host says to a question at once; of a host without a rank nobody asks for an account.
     pub(super) fn own_answer(&self, what: &Question) -> Answer {
-        let rows = match what {
-            Question::Ps => self.worker_rows(),
-            Question::Hosts => vec![self.host_rows()],
-            Question::Journal => self.voter.as_ref().map(|voter| voter.lines.clone()).unwrap_or_default(),
-            // Who leads has taken note of it; from anybody else the answer is empty, and it is to be said again.
-            Question::Ended { host, .. } => self.leading.iter().map(|_| json!({"noted": host})).collect(),
-            Question::Task { .. } => return Answer::default(),
-            Question::Unknown(_) => {
-                let why = format!("{} has another version and does not know the question", self.me.name);
-                return Answer::refusal(self.rank.into_iter().collect(), &why);
-            }
-        };
+        let rows =
+            match what {
+                Question::Ps => self.worker_rows(),
+                Question::Hosts => vec![
+                    self.told_of_hosts(self.leading.as_deref().map(|leading| self.rows_of_hosts(leading))),
+                ],
+                Question::Unsettled => {
+                    vec![self.told_of_hosts(
+                        self.leading.as_deref().map(|leading| self.rows_of_unsettled(leading)),
+                    )]
+                }
+                Question::Journal => self.voter.as_ref().map(|voter| voter.lines.clone()).unwrap_or_default(),
+                // Who leads has taken note of it; from anybody else the answer is empty, and it is to be said again.
+                Question::Ended { host, .. } => self.leading.iter().map(|_| json!({"noted": host})).collect(),
+                Question::Task { .. } => return Answer::default(),
+                Question::Unknown(_) => {
+                    let why = format!("{} has another version and does not know the question", self.me.name);
+                    return Answer::refusal(self.rank.into_iter().collect(), &why);
+                }
+            };
         Answer::of(self.rank, vec![Part { head: Value::Array(rows), ..Part::default() }])
     }
 
@@ -85,9 +98,8 @@ impl<S: VoteStorage> Host<S> {
     }
 
     /// The job as this host sees it; the leader sees all hosts.
-    fn host_rows(&self) -> Value {
+    fn told_of_hosts(&self, rows: Option<Vec<Value>>) -> Value {
         let list = &self.membership.list;
-        let states = self.leading.as_ref().map(|leading| leading.host_rows(list, self.now_ms));
         let name = |id: &HostId| list.entry(*id).map_or_else(|| id.to_string(), |entry| entry.name.clone());
         json!({
             "term": self.membership.term,
@@ -97,8 +109,9 @@ impl<S: VoteStorage> Host<S> {
             "reason": self.meeting.why.clone().filter(|_| self.rank.is_none()),
             "answered_by": self.me.name,
             "lease_ms": self.config.lease_ms,
+            "heartbeat_ms": self.heartbeat_ms(),
             "list": list.stamp(),
-            "hosts": states,
+            "hosts": rows,
         })
     }
 }

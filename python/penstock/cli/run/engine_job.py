@@ -1,0 +1,191 @@
+"""``penstock run --on``: hosts are rented for the job, shown while they are waited for, and given back."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.cli.escape import harmless
+from penstock.cli.output import print_json
+from penstock.cli.run.options import CommandLine
+from penstock.cli.run.to_spec import job_of_command
+from penstock.errors.root import UsageError
+from penstock.process.engines import allocation_directory as files
+from penstock.process.engines.allocation import EngineOption, HostRequest, HostStart
+from penstock.process.engines.foreground import ForegroundJob, run_in_allocation
+from penstock.process.engines.guard import Guard
+from penstock.process.engines.slurm import SlurmAllocator
+from penstock.process.engines.slurm_script import batch_script, step_command
+from penstock.process.hosts.host_key import VARIABLE as KEY_VARIABLE
+from penstock.process.hosts.host_key import key_path, make_key
+from penstock.process.hosts.join import host_sizes
+from penstock.process.job import units
+from penstock.process.job.launch import stem
+
+ENGINES = ("slurm", "ssh", "auto")
+#: What the hosts need not hear again.
+OURS = frozenset(
+    {"on", "queue", "time", "gpus_per_host", "with", "detach", "json", "dry_run", "nnodes", "spare_hosts"}
+)
+GPUS_MAX = 1024
+_OPTION = re.compile(r"-{0,2}([A-Za-z][A-Za-z0-9-]*)(?:=(.*))?", re.DOTALL)
+
+
+def is_rented(words: CommandLine, environment: Mapping[str, str]) -> bool:
+    """Whether hosts are rented from here; else this runs on them already, or ssh starts them."""
+    on = words.values["on"]
+    if on is None:
+        for key in ("queue", "time", "gpus_per_host", "with"):
+            if key in words.given:
+                raise UsageError(f"--{key.replace('_', '-')} goes with --on", hint="as in --on slurm")
+        return False
+    if on not in ENGINES:
+        raise UsageError(
+            f"--on must be one of {', '.join(ENGINES)}, got {on}",
+            hint="of Kubernetes and Ray the hosts are started by the engine, and join by themselves: see the guide",
+        )
+    if on != "slurm" and words.given & {"hosts", "hostfile"}:
+        return False
+    if on == "ssh":
+        raise UsageError("--on ssh needs --hosts or --hostfile")
+    if "SLURM_STEP_ID" in environment and "SLURM_NODEID" in environment:
+        return False
+    if on == "slurm" or "SLURM_JOB_ID" in environment:
+        return True
+    if "JOB_COMPLETION_INDEX" in environment:
+        return False
+    raise UsageError("--on auto: this runs in no engine", hint="--on slurm, or --hosts a,b")
+
+
+def run_on_slurm(home: Path, words: CommandLine) -> int:
+    """Rent hosts of Slurm, run the job, give the hosts back."""
+    values = words.values
+    request = host_request(words)
+    if str(values["ranks"]).isdigit() and values["file"] is None:
+        # What is wrong with the job is said before anything is rented.
+        job_of_command(words, many=request.all_hosts > 1)
+    if "SLURM_JOB_ID" in os.environ and not values["dry_run"]:
+        return _run_inside(home, request, words)
+    slurm = SlurmAllocator()
+    name = _stem(words)
+    if values["dry_run"]:
+        directory = home / files.FOLDER / name
+        script = batch_script(request, _start(home, directory, request, words), directory)
+        _tell_notes(script.notes)
+        sys.stdout.write(script.text)
+        return 0
+    slurm.check(request)
+    directory = files.new_directory(home, name)
+    start = _start(home, directory, request, words)
+    _tell_notes(batch_script(request, start, directory).notes)
+    if start.variables[KEY_VARIABLE] == str(directory / files.KEY):
+        make_key(directory / files.KEY)
+    with Guard(directory):
+        allocation = slurm.acquire(request, start, directory)
+        if values["detach"]:
+            if values["json"]:
+                told = {"allocation": allocation.name, "engine": "slurm", "number": allocation.number}
+                print_json({**told, "directory": str(directory)})
+            else:
+                sys.stdout.write(f"{allocation.name}\n")
+                _tell(
+                    f"hint: `squeue -j {allocation.number}` shows it, `scancel {allocation.number}` ends it"
+                )
+            return 0
+        return ForegroundJob(slurm, allocation, _tell).follow()
+
+
+def host_request(words: CommandLine) -> HostRequest:
+    """What the options ask the engine for."""
+    values = words.values
+    hosts = host_sizes(values["nnodes"], values["sizes"]).most
+    if not 0 <= values["gpus_per_host"] <= GPUS_MAX:
+        raise UsageError(f"--gpus-per-host must be 0 to {GPUS_MAX}, got {values['gpus_per_host']}")
+    if values["spare_hosts"] < 0:
+        raise UsageError(f"--spare-hosts must be 0 or more, got {values['spare_hosts']}")
+    for key in ("node_rank", "rdzv_endpoint", "standalone", "hosts", "hostfile"):
+        if key in words.given and values[key]:
+            raise UsageError(
+                f"--{key.replace('_', '-')} and --on slurm exclude each other",
+                hint="Slurm numbers the hosts, and they find each other",
+            )
+    if values["json"] and not values["detach"]:
+        raise UsageError("--json goes with --detach; in the foreground stdout belongs to the ranks")
+    return HostRequest(
+        hosts=hosts,
+        spares=values["spare_hosts"],
+        gpus_per_host=values["gpus_per_host"],
+        time_s=_time_s(values["time"]),
+        queue=values["queue"] or "",
+        own_options=[_own_option(text) for text in values["with"]],
+    )
+
+
+def _run_inside(home: Path, request: HostRequest, words: CommandLine) -> int:
+    allocated = os.environ.get("SLURM_JOB_NUM_NODES", "1")
+    given = int(allocated) if allocated.isdigit() else 1
+    if "nnodes" not in words.given:
+        request = HostRequest(hosts=max(given - request.spares, 1), spares=request.spares)
+    if request.all_hosts > given:
+        raise UsageError(
+            f"this allocation of Slurm has {given} hosts, and {request.all_hosts} are asked for",
+            hint="--nnodes and --spare-hosts together are at most that many",
+        )
+    start = _start(home, home, request, words)
+    if start.variables[KEY_VARIABLE] == str(home / files.KEY):
+        make_key(home / files.KEY)
+    os.environ.update(start.variables)
+    return run_in_allocation(step_command(request.all_hosts, start), start.directory)
+
+
+def _start(home: Path, directory: Path, request: HostRequest, words: CommandLine) -> HostStart:
+    """The same command line on every host, without what is said to the engine."""
+    key = key_path(home, os.environ)
+    if not key.exists():
+        key = directory / files.KEY
+    inner = [word for name, parts in words.written if name not in OURS for word in parts]
+    if request.all_hosts > 1:
+        nnodes = words.values["nnodes"] if "nnodes" in words.given else str(request.hosts)
+        inner += ["--nnodes", nnodes]
+    if request.gpus_per_host and "ranks" not in words.given and words.values["file"] is None:
+        _tell(f"note: --ranks {request.gpus_per_host}, one for each GPU of a host")
+        inner += ["--ranks", str(request.gpus_per_host)]
+    command = [sys.executable, "-m", "penstock.cli.main", "run", *inner]
+    command += [*(["--"] if words.apart else []), *words.command]
+    variables = {"PENSTOCK_HOME": str(home.absolute()), KEY_VARIABLE: str(key.absolute())}
+    return HostStart(command=command, directory=Path.cwd(), variables=variables)
+
+
+def _stem(words: CommandLine) -> str:
+    """What an allocation is called after."""
+    first = stem(words.command) if words.command else words.values["file"] or "job"
+    name = words.values["name"] or first.removesuffix(".py").removesuffix(".toml").rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9._-]", "", name).strip(".-")[:40] or "job"
+
+
+def _time_s(text: str | None) -> float | None:
+    if text is None:
+        return None
+    seconds = units.second_count(text)
+    if not seconds:
+        raise UsageError(f"--time must be a time above 0, as in 90m or 12h, got {text}")
+    return seconds
+
+
+def _own_option(text: str) -> EngineOption:
+    match = _OPTION.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--with must be NAME=VALUE or NAME, got {text}", hint="as in --with qos=high")
+    return EngineOption(match[1], match[2])
+
+
+def _tell_notes(notes: Sequence[Any]) -> None:
+    for words in notes:
+        _tell(f"warning: {words}")
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{harmless(text)}\n")
+    sys.stderr.flush()

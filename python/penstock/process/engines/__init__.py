@@ -1,0 +1,1 @@
+"""Hosts rented from an engine: allocations, who rents them, and what runs on them first."""
