@@ -15,9 +15,9 @@ from typing import Any
 
 from penstock.errors.process import HostsMissing
 from penstock.process.hosts.bundle import SIGNALS, Bundle
-from penstock.process.hosts.equal_lines import EqualLines
 from penstock.process.hosts.farewell import DONE
 from penstock.process.hosts.host_end import end_line
+from penstock.process.hosts.launcher.equal_lines import EqualLines
 from penstock.process.hosts.ssh_login import SSH_TROUBLE, Login, Shipment
 from penstock.process.hosts.starter import HostGreeting
 
