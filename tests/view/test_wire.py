@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from penstock.view.web.batch_routes import batch_routes
 from penstock.view.web.dataset_routes import dataset_routes
+from penstock.view.web.host_routes import host_routes
 from penstock.view.web.machine_routes import machine_routes
 from penstock.view.web.run_routes import run_routes
 from penstock.view.wire.answers import Answers
@@ -28,7 +29,13 @@ def generate(root: Path, into: Path, python: Path | None = None) -> None:
 
 
 def test_every_route_is_declared() -> None:
-    routes: list[BaseRoute] = [*machine_routes(), *dataset_routes(), *batch_routes(), *run_routes()]
+    routes: list[BaseRoute] = [
+        *machine_routes(),
+        *dataset_routes(),
+        *batch_routes(),
+        *run_routes(),
+        *host_routes(),
+    ]
     paths = {
         route.path.removeprefix("/api/").replace(":int", "") for route in routes if isinstance(route, Route)
     }

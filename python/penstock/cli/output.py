@@ -42,6 +42,20 @@ def print_json(document: Any) -> None:
     print(unsteering(json.dumps(document, ensure_ascii=not _is_unicode(), separators=(", ", ": "))))
 
 
+#: Signs of our own, for streams that cannot take them.
+_SIMPLER = str.maketrans("·×…▸─", "-x~>-")
+
+
+def in_encoding(words: str, encoding: str | None = None) -> str:
+    """Words that stdout can take, letter for letter, so that what stands below each other stays there."""
+    encoding = encoding or sys.stdout.encoding or "ascii"
+    try:
+        words.encode(encoding)
+    except UnicodeEncodeError:
+        return words.translate(_SIMPLER).encode(encoding, "replace").decode(encoding)
+    return words
+
+
 def _is_unicode() -> bool:
     return (sys.stdout.encoding or "").replace("-", "").lower() == "utf8"
 

@@ -109,7 +109,7 @@ def test_the_table_is_as_wide_as_asked_and_its_groups_have_all_hosts_and_ranks(
     lines = host_lines(snapshot, width)
     assert max(map(len, lines)) <= width
     groups = groups_of(snapshot)
-    names = [name for group in groups for name in expand(group.names.split(" (")[0])]
+    names = [name for group in groups for name in expand(group.names)]
     assert sorted(names) == [host.name for host in snapshot.hosts]
     ranks = {number for group in groups for number in numbers_in(group.ranks)}
     assert ranks == {

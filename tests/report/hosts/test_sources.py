@@ -235,3 +235,17 @@ def test_a_host_that_waits_for_a_place_comes_and_goes(coordinator: Coordinator) 
     coordinator.rows.pop()
     clock.now_s += 1
     assert len(source.look().hosts) == HOSTS
+
+
+def test_a_job_whose_files_are_gone_stays_as_it_was_and_says_so(coordinator: Coordinator) -> None:
+    clock = Clock()
+    source = AskedJob(Job(coordinator.folder), clock=clock)
+    before = source.look()
+    for path in coordinator.folder.iterdir():
+        path.unlink()
+    clock.now_s += 10
+    after = source.look()
+    assert after.hosts == before.hosts
+    assert after.problem
+    assert source.ranks(0).problem
+    assert source.events()

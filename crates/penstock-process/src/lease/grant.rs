@@ -26,6 +26,16 @@ pub fn unheard_ms(lease_ms: u64) -> u64 {
     heartbeat_ms(lease_ms) * 5 / 2
 }
 
+/// How many heartbeats of a host are missing that was heard so long ago; none of one whose next may still be on its way.
+pub fn late_beats(age_ms: u64, lease_ms: u64) -> f64 {
+    let beat_ms = heartbeat_ms(lease_ms);
+    // Half a beat more than a host takes that no renewal has reached: networks and schedulers take their time, too.
+    if age_ms < unasked_ms(lease_ms) + beat_ms / 2 {
+        return 0.0;
+    }
+    (age_ms - beat_ms) as f64 / beat_ms as f64
+}
+
 /// How long before the end of a lease ranks are ended.
 pub fn margin_ms(lease_ms: u64) -> u64 {
     (lease_ms / 4).min(1000)
@@ -67,6 +77,15 @@ mod tests {
     fn times_are_those_of_the_guide() {
         assert_eq!([2000, 6000, 30_000, 120_000].map(heartbeat_ms), [100, 200, 1000, 1000]);
         assert_eq!([2000, 30_000].map(margin_ms), [500, 1000]);
+    }
+
+    #[test]
+    fn a_host_is_late_before_it_is_unheard_and_never_while_its_next_heartbeat_is_on_its_way() {
+        for lease_ms in [2000, 6000, 30_000, 600_000] {
+            assert!(late_beats(unasked_ms(lease_ms) + heartbeat_ms(lease_ms) / 2 - 1, lease_ms) == 0.0);
+            assert!((1.0..2.0).contains(&late_beats(unheard_ms(lease_ms), lease_ms)));
+        }
+        assert!((late_beats(5000, 30_000) - 4.0).abs() < 1e-9);
     }
 
     #[test]

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.cli.output import Json, command_app, print_json, print_text, say
+from penstock.cli.output import Json, command_app, in_encoding, print_json, print_text, say
 
 app = command_app(
     "hosts",
@@ -53,7 +53,7 @@ def hosts(job: str | None = None, *, json: Json = False) -> int:
         say(f"{chosen.id}: {snapshot.problem}")
         return 0
     for line in host_lines(snapshot, shutil.get_terminal_size().columns):
-        print_text(line)
+        print_text(in_encoding(line))
     voters = f" · votes: {', '.join(snapshot.voters)}" if snapshot.voters else ""
     say(
         f"{chosen.id}: {snapshot.line()} · term {snapshot.term:x} · leads: {snapshot.leader or 'nobody'}{voters}"

@@ -15,7 +15,7 @@ _KEPT_MIN = 5
 def host_lines(snapshot: HostSnapshot, width: int, *, groups: Sequence[HostGroup] | None = None) -> list[str]:
     """Heads, a rule, and a line for each host or group of hosts."""
     shown = groups_of(snapshot) if groups is None else groups
-    heads = ["host", "state", "for", "ranks", "lease", "late", "part", "rack"]
+    heads = ["host", "count", "state", "for", "ranks", "lease", "late", "part", "rack"]
     rows = [_cells(snapshot, group) for group in shown]
     kept = [
         place
@@ -46,11 +46,12 @@ def _cells(snapshot: HostSnapshot, group: HostGroup) -> list[str]:
     late = max(map(snapshot.late_beats, group.hosts))
     return [
         group.names,
+        f"{len(group.hosts):,}" if len(group.hosts) > 1 else "",
         group.state,
         _between(span_of(map(snapshot.for_s, group.hosts))),
         group.ranks,
         "" if lease is None else span(lease[0]),
-        str(int(late)) if late >= 1 else "",
+        str(max(1, int(late))) if late else "",
         group.part,
         group.racks,
     ]
@@ -69,7 +70,7 @@ def cut(text: str, width: int) -> str:
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], heads: Sequence[str]) -> str:
-    at_right = ("for", "lease", "late")
+    at_right = ("count", "for", "lease", "late")
     shown = [
         cut(cell, width).rjust(width) if head in at_right else cut(cell, width).ljust(width)
         for cell, width, head in zip(cells, widths, heads, strict=True)

@@ -1,6 +1,7 @@
 """``penstock run`` as the command-line library knows it: for ``--help`` and completion, made from the table of options."""
 
 from dataclasses import field, make_dataclass
+from keyword import iskeyword
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -40,7 +41,8 @@ def _field(option: Option, group: Group) -> tuple[str, Any, Any]:
         show=not option.hidden,
     )
     default = field(default_factory=list) if option.kind == "many" else field(default=option.default)
-    return option.key, Annotated[_TYPES[option.kind], parameter], default
+    # A field cannot be called `with`; what people write is the option's own name.
+    return option.key + "_" * iskeyword(option.key), Annotated[_TYPES[option.kind], parameter], default
 
 
 Options = make_dataclass(

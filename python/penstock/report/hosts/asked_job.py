@@ -11,7 +11,7 @@ from threading import Lock
 
 import msgspec
 
-from penstock.errors import JobSilent
+from penstock.errors import PenstockError
 from penstock.process.hosts.host_table import HostRow, HostTable, host_table, unsettled_hosts
 from penstock.process.job.catalogue import FINAL, Job
 from penstock.process.questions.host_sets import fold
@@ -42,7 +42,7 @@ class AskedJob:
     def __init__(self, job: Job, *, clock: Callable[[], float] = time.time) -> None:
         self.title = job.id
         self._job, self._clock = job, clock
-        self._lock = Lock()
+        self._lock, self._reading = Lock(), Lock()
         self._table = HostTable()
         self._hosts: list[HostCell] = []
         self._newest: HostSnapshot | None = None
@@ -81,10 +81,12 @@ class AskedJob:
 
     def events(self, until_s: float | None = None) -> Sequence[HostEvent]:
         """What the journal says, and what was seen here that no journal has: silence, and leaders."""
-        with self._lock:
+        # The journal is asked for beside the looks, which must not wait for it.
+        with self._reading:
             if not 0 <= self._clock() - self._read_s < JOURNAL_S:
                 self._read_s = self._clock()
                 self._read_journal()
+        with self._lock:
             found = sorted([*self._told, *self._seen], key=lambda event: event.at_s)
         return [event for event in found if until_s is None or event.at_s <= until_s][-EVENTS_MAX:]
 
@@ -96,12 +98,15 @@ class AskedJob:
             return RanksOfHost(problem="it has no rank")
         try:
             return RanksOfHost(*usage_of_host(self._job, host.rank))
-        except JobSilent as problem:
+        except (PenstockError, OSError) as problem:
             return RanksOfHost(problem=str(problem))
 
     def _asked(self) -> HostSnapshot:
         now_s = self._clock()
-        phase = self._job.phase()
+        try:
+            phase = self._job.phase()
+        except (PenstockError, OSError) as trouble:
+            return self._snapshot(now_s, "lost", problem=str(trouble), is_over=True)
         if phase in (*FINAL, "lost"):
             return self._snapshot(now_s, phase, problem=f"the job is over ({phase})", is_over=True)
         try:
@@ -111,7 +116,7 @@ class AskedJob:
                 self._take_all(news, now_s)
             else:
                 self._take_unsettled(news, now_s)
-        except JobSilent as silence:
+        except (PenstockError, OSError) as silence:
             return self._snapshot(now_s, phase, problem=str(silence))
         problem = "" if news.hosts is not None else news.line()
         return self._snapshot(now_s, phase, problem=problem, frozen=news.frozen or "")
@@ -205,7 +210,7 @@ class AskedJob:
             if self._story is None:
                 self._story = Story(self._job)
             self._told.extend(event for event in map(_event, self._story.more()) if event is not None)
-        except JobSilent:
+        except (PenstockError, OSError):
             # It is asked again.
             pass
 

@@ -21,9 +21,8 @@ class HostGroup:
 
     @property
     def names(self) -> str:
-        """``gpu[001-512]``, with their count where it is not one."""
-        folded = fold(host.name for host in self.hosts)
-        return folded if len(self.hosts) == 1 else f"{folded} ({len(self.hosts):,})"
+        """``gpu[001-512]``."""
+        return fold(host.name for host in self.hosts)
 
     @property
     def racks(self) -> str:

@@ -10,9 +10,6 @@ use crate::lease::host_state::HostState;
 use crate::tree::host_list::HostEntry;
 use crate::vote::storage::VoteStorage;
 
-/// A heartbeat that is on its way is not late.
-const ON_TIME_BEATS: f64 = 1.0;
-
 impl<S: VoteStorage> Host<S> {
     /// All hosts, those that wait for a place last.
     pub(in crate::host) fn rows_of_hosts(&self, leading: &Leading) -> Vec<Value> {
@@ -59,8 +56,7 @@ impl<S: VoteStorage> Host<S> {
     }
 
     fn late_beats(&self, age_ms: u64) -> f64 {
-        let beats = age_ms as f64 / self.heartbeat_ms().max(1) as f64 - ON_TIME_BEATS;
-        (beats.max(0.0) * 10.0).floor() / 10.0
+        (grant::late_beats(age_ms, self.config.lease_ms) * 10.0).floor() / 10.0
     }
 
     /// How long a host may still run ranks, at most: every lease ends with the leader's own, and that of a host that is not counted
