@@ -6,9 +6,10 @@ Each cell is a real launcher that starts the program of the tests twice in the s
 
 import tempfile
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 
-from tests.launchers.matrix import LAUNCHERS, OF_SLURM, Cell, How, Outcome, outcomes
+from tests.launchers.matrix import LAUNCHERS, NEEDS, OF_SLURM, Cell, How, Outcome, outcomes
 from tests.launchers.slurm import slurm
 from tests.torch.stream import make_stream
 
@@ -25,7 +26,9 @@ def run() -> Table:
         (place / "stream").mkdir()
         stream = make_stream(place / "stream").folder
         variables = stack.enter_context(slurm(place / "slurm"))
-        for number, (launcher, how) in enumerate((contender, how) for contender in LAUNCHERS for how in _HOW):
+        contenders = [name for name in LAUNCHERS if name not in NEEDS or find_spec(NEEDS[name]) is not None]
+        print(f"not installed: {', '.join(LAUNCHERS.keys() - set(contenders)) or 'none'}", flush=True)
+        for number, (launcher, how) in enumerate((name, how) for name in contenders for how in _HOW):
             own = place / str(number)
             own.mkdir()
             cell = Cell(

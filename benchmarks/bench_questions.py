@@ -18,6 +18,8 @@ PATIENCE_S = 2.0
 STACKS_RATIO = 1.5
 #: Logs of 8 ranks on 4 hosts, followed on one of them.
 LOGS_MB_S = 200
+#: A directory to many hosts over the same to one.
+SHIP_RATIO = 2.0
 
 
 def run(*, full: bool = False) -> Table:
@@ -28,6 +30,7 @@ def run(*, full: bool = False) -> Table:
         _questions(table, hosts)
     _stacks(table)
     _logs(table)
+    _ship(table, 64 if full else 8)
     return table
 
 
@@ -65,4 +68,16 @@ def _logs(table: Table) -> None:
         "logs -f of 8 ranks on 4 hosts",
         LOGS_MB_S / rates[1],
         f"{rates[1]:.0f} MB/s through TLS, {rates[0]:.0f} MB/s of one host, load {four['load']:.1f}",
+    )
+
+
+def _ship(table: Table, hosts: int) -> None:
+    """All hosts share two processors here, so what each adds is shown; what is asked for counts hosts with processors of their own."""
+    one, many = (apart(SCENES, ["ship", str(number)]) for number in (1, hosts))
+    ratio = many["took_s"] / (one["took_s"] + one["packed_s"])
+    table.add(
+        f"--ship of {one['bytes'] / 1e6:.0f} MB to {hosts} hosts over one and packing",
+        ratio / SHIP_RATIO,
+        f"{ratio:.1f} x: {many['took_s']:.2f} s over {one['took_s']:.2f} + {one['packed_s']:.2f} s,"
+        f" {many['took_s'] / hosts:.2f} s for each, load {many['load']:.1f}",
     )

@@ -88,6 +88,8 @@ class Swarm:
     #: Numbers of hosts that the job may go on with; none where its number is fixed.
     sizes: Sequence[int] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    #: A packed directory that the first host has and all get.
+    packed: Path | None = None
     directories: list[Path] = field(default_factory=list)
     #: Host ranks by directory, for processes that name theirs.
     numbers: dict[str, int] = field(default_factory=dict)
@@ -136,6 +138,8 @@ class Swarm:
             slots=self.ranks,
             port=PORT if founder else 0,
             lease_ms=round(self.lease_s * 1000),
+            ships=self.packed is not None,
+            ship_from=str(self.packed) if self.packed is not None and founder else None,
         )
 
     def start(self, hosts: Iterable[int] | None = None) -> float:

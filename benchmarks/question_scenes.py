@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.host_swarm import Swarm, until
+from penstock.process.hosts.shipping.packed_directory import PLACE, pack
 from penstock.process.questions.number_ranges import numbers_in
 
 QUESTIONS = 7
 SETTLE_S = 3.0
+#: Of a directory that is sent to all hosts.
+SHIP_BYTES, SHIP_FILES = 100 * 1000 * 1000, 50
 STACKS_ROUNDS = 3
 LOGS_ROUNDS = 3
 #: Of one rank, in rows of so many bytes.
@@ -149,6 +152,33 @@ def _follow(swarm: Swarm, whole: int) -> float:
     return took_s
 
 
+def ship(folder: Path, hosts: int) -> dict[str, Any]:
+    """A directory that one host has goes to so many others: seconds from its copy there, and from their joining, to the last copy."""
+    work = folder / "directory"
+    work.mkdir()
+    for number in range(SHIP_FILES):
+        (work / str(number)).write_bytes(os.urandom(SHIP_BYTES // SHIP_FILES))
+    begun = time.perf_counter()
+    packed = pack(work, folder / "packed")
+    packed_s = time.perf_counter() - begun
+    swarm = Swarm(folder / "swarm", hosts + 1, packed=packed.path)
+    swarm.furnish()
+    swarm.start()
+    swarm.await_joined()
+    joined = time.time()
+    places = [directory / PLACE for directory in swarm.directories]
+    until(lambda: all(place.is_symlink() for place in places), "all copies")
+    made = [place.lstat().st_mtime for place in places]
+    took_s = max(made[1:]) - max(made[0], joined)
+    return {
+        "hosts": hosts,
+        "bytes": SHIP_BYTES,
+        "took_s": took_s,
+        "packed_s": packed_s,
+        "load": os.getloadavg()[0],
+    }
+
+
 def _median(work: Callable[[], None]) -> float:
     took = []
     for _ in range(QUESTIONS):
@@ -160,7 +190,7 @@ def _median(work: Callable[[], None]) -> float:
 
 def main(words: list[str]) -> int:
     """Run one scene."""
-    scene = {"questions": questions, "stacks": stacks, "logs": logs}[words[0]]
+    scene = {"questions": questions, "stacks": stacks, "logs": logs, "ship": ship}[words[0]]
     folder = Path(tempfile.mkdtemp(prefix="penstock-questions-"))
     try:
         print(json.dumps(scene(folder, int(words[1]))))

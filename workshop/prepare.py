@@ -50,6 +50,7 @@ SYSTEM_PACKAGES = {
     "srun": "slurm-client",
     "ssh": "openssh-client",
     "sshd": "openssh-server",
+    "tcsh": "tcsh",
 }
 
 

@@ -6,13 +6,14 @@ from collections.abc import Callable
 import torch
 from torch import distributed, nn
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
-from benchmarks.zoo.case import Case, Program, perceptron, rows
+from benchmarks.zoo.case import Case, Program, ordinary, perceptron, rows
 
 _Wrap = Callable[[nn.Module], nn.Module]
 
@@ -93,6 +94,57 @@ def _bucketed(model: nn.Module) -> nn.Module:
     return DistributedDataParallel(model, gradient_as_bucket_view=True)
 
 
+def _stage() -> Program:
+    """A stage of a pipeline, whose names a list of all stages gives; each rank has its own."""
+    rank = distributed.get_rank()
+    stages = nn.ModuleList(
+        [nn.Linear(6, 8) if rank == 0 else nn.Identity(), nn.Linear(8, 4) if rank else nn.Identity()]
+    )
+    optimizer = torch.optim.AdamW(stages.parameters(), lr=1e-2)
+
+    def train(step: int) -> None:
+        optimizer.zero_grad()
+        if rank == 0:
+            sent = stages[0](rows(step, 5, 6))
+            gradient = torch.empty_like(sent)
+            distributed.send(sent.detach(), 1)
+            distributed.recv(gradient, 1)
+            sent.backward(gradient)
+        else:
+            received = torch.empty(5, 8)
+            distributed.recv(received, 0)
+            stages[1](received.requires_grad_()).square().mean().backward()
+            distributed.send(received.grad, 0)
+        optimizer.step()
+
+    return Program(stages, [optimizer], train)
+
+
+def _stage_with_the_name_of_another() -> Program:
+    model = nn.Linear(6, 8) if distributed.get_rank() == 0 else nn.Linear(8, 6)
+    return ordinary(model, lambda step: model(rows(step, 5, model.in_features)).square().mean())
+
+
+def _apart(*, averager: bool) -> Program:
+    """Ranks train apart, and are averaged every second step: by the number of the step, or by a count of PyTorch's averager."""
+    model = _net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    counting = PeriodicModelAverager(period=2) if averager else None
+
+    def train(step: int) -> None:
+        optimizer.zero_grad()
+        model(rows(10 * step + distributed.get_rank(), 5, 6)).square().mean().backward()
+        optimizer.step()
+        if counting is not None:
+            counting.average_parameters(model.parameters())
+        elif step % 2:
+            for parameter in model.parameters():
+                distributed.all_reduce(parameter.data)
+                parameter.data /= 2
+
+    return Program(model, [optimizer], train)
+
+
 CASES = [
     Case("DDP", lambda: _training(DistributedDataParallel(_net())), ranks=2),
     Case("DDP with BatchNorm", lambda: _training(DistributedDataParallel(_net(norm=True))), ranks=2),
@@ -112,6 +164,10 @@ CASES = [
     ),
     Case("DDP with an average", _with_average, ranks=2),
     Case("DDP that compresses gradients", _compressed, "unpinned", ranks=2),
+    Case("a stage of a pipeline", _stage, ranks=2, where="cpu"),
+    Case("stages under one name", _stage_with_the_name_of_another, "refused", ranks=2, where="cpu"),
+    Case("ranks that train apart", lambda: _apart(averager=False), ranks=2, where="cpu"),
+    Case("ranks that an averager counts", lambda: _apart(averager=True), "unpinned", ranks=2, where="cpu"),
     Case("FSDP2", lambda: _training(_sharded(_net(), 2)), ranks=2, where="cpu"),
     Case(
         "FSDP2 that accumulates",

@@ -27,13 +27,13 @@ from torch import distributed
 
 import penstock as ps
 import penstock.torch
-from benchmarks.zoo import families, gangs, models, optimizers, strangers, wrappers
+from benchmarks.zoo import families, gangs, models, optimizers, scripts, strangers, wrappers
 from benchmarks.zoo.case import Case, Program, fingerprint
 from penstock.errors import PenstockError
 
 CASES = {
     case.name: case
-    for room in (models, optimizers, wrappers, strangers, families, gangs)
+    for room in (models, optimizers, wrappers, strangers, scripts, families, gangs)
     for case in room.CASES
 }
 #: Of one process.

@@ -101,6 +101,21 @@ def test_a_stop_from_one_host_ends_both_and_the_launcher(hosts: SshHosts) -> Non
     hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
 
 
+def test_a_directory_that_only_the_launcher_has_is_there_on_both_hosts(hosts: SshHosts) -> None:
+    """Method: a directory on the launcher's own disk, whose path exists on no other host."""
+    mine = "/tmp/only-here/src"
+    hosts.launcher.run("mkdir", "-p", mine)
+    hosts.launcher.run("cp", str(hosts.folder / "rank.py"), f"{mine}/rank.py")
+    launcher = launch(
+        hosts, "--hosts", "gpu01,gpu02", "--ship", "/tmp/only-here", "--directory", mine, "rank.py", "end"
+    )
+    code, text = launcher.end()
+    assert code == 0, text
+    assert "note: 1 file with" in text
+    assert [words[5] for words in ranks_in(text)] == ["0", "1"]
+    hosts.launcher.await_(lambda: not hosts.left(), "until nothing is left", GONE_S)
+
+
 def test_two_names_of_one_host_are_refused(hosts: SshHosts) -> None:
     program = str(hosts.folder / "rank.py")
     code, text = launch(hosts, "--hosts", "gpu01,gpu02,alias", program, "end").end()

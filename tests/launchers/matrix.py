@@ -40,7 +40,7 @@ class Cell:
     @property
     def ranks(self) -> int:
         """How many are started."""
-        return 1 if self.launcher == "python" else 2
+        return 1 if self.launcher in _ALONE else 2
 
     @property
     def words(self) -> list[str]:
@@ -158,6 +158,38 @@ def _mpirun(cell: Cell) -> list[list[str]]:
     return [[*words, *meeting, _PYTHON, *cell.words]]
 
 
+def _environment(cell: Cell) -> list[list[str]]:
+    """Variables alone, as starters with a host file set them on every host (DeepSpeed's, pdsh, GNU parallel, a loop of a shell)."""
+    meeting = ["MASTER_ADDR=127.0.0.1", f"MASTER_PORT={free_port()}", "WORLD_SIZE=2"]
+    return [
+        ["env", *meeting, f"RANK={rank}", f"LOCAL_RANK={rank}", _PYTHON, *cell.words] for rank in range(2)
+    ]
+
+
+def _detached(cell: Cell) -> list[list[str]]:
+    """Without a terminal, in a session of its own."""
+    return [["setsid", "--wait", "nohup", _PYTHON, *cell.words]]
+
+
+def _deprecated(cell: Cell) -> list[list[str]]:
+    """What torchrun was before it had a name."""
+    words = ["-m", "torch.distributed.launch", "--use-env", "--nproc-per-node", "2"]
+    return [[_PYTHON, *words, "--master-port", str(free_port()), *cell.words]]
+
+
+def _notebook(cell: Cell) -> list[list[str]]:
+    """A cell of a notebook: a program whose main module is none of its own. A crash kills the kernel."""
+    path, *words = cell.words
+    source = (
+        f"import runpy, sys; sys.argv = {[path, *words]!r}; runpy.run_path({path!r}, run_name='__main__')"
+    )
+    starter = (
+        "import nbformat, nbclient, sys; book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(sys.argv[1])]); "
+        "nbclient.NotebookClient(book, timeout=300, kernel_name='python3').execute()"
+    )
+    return [[_PYTHON, "-c", starter, source]]
+
+
 def _accelerate(cell: Cell) -> list[list[str]]:
     # With --cpu it starts one process, however many are asked for; this form starts as many as torchrun does, with or without devices.
     words = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
@@ -191,6 +223,15 @@ def _requeued(cell: Cell) -> None:
     submit(f"{_step(cell)}\n{again}", cell.out.parent, cell.environment)
 
 
+def _several_programs(cell: Cell) -> None:
+    """Two steps of one allocation, whose ranks have commands of their own."""
+    programs = cell.out.with_suffix(".conf")
+    programs.write_text("".join(f"{rank} {_PYTHON} {' '.join(cell.words)}\n" for rank in range(2)))
+    meeting = f"MASTER_ADDR=127.0.0.1 MASTER_PORT={free_port()}"
+    step = f"{meeting} srun --overcommit -n 2 --multi-prog {programs}"
+    submit(f"{step}\n{step}", cell.out.parent, cell.environment)
+
+
 def _step(cell: Cell) -> str:
     meeting = f"MASTER_ADDR=127.0.0.1 MASTER_PORT={free_port()}"
     return f"{meeting} srun --overcommit -n 2 {_PYTHON} {' '.join(cell.words)}"
@@ -207,8 +248,17 @@ LAUNCHERS: dict[str, Callable[[Cell], None]] = {
     "accelerate launch": _twice(_accelerate),
     "mpirun": _twice(_mpirun),
     "penstock run": _twice(_penstock),
+    "RANK and WORLD_SIZE": _twice(_environment),
+    "setsid nohup": _twice(_detached),
+    "torch.distributed.launch": _twice(_deprecated),
+    "notebook": _twice(_notebook),
     "srun twice": _srun_twice,
+    "srun --multi-prog": _several_programs,
     "sbatch --requeue": _requeued,
 }
 #: Those that need a Slurm.
-OF_SLURM = ("srun twice", "sbatch --requeue")
+OF_SLURM = ("srun twice", "srun --multi-prog", "sbatch --requeue")
+#: Packages that some need beside those of the tests.
+NEEDS = {"notebook": "nbclient"}
+#: Those that start one process.
+_ALONE = ("python", "setsid nohup", "notebook")

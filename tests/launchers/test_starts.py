@@ -18,7 +18,8 @@ SAMPLE: list[tuple[str, How, tuple[str, ...]]] = [
     ("srun twice", "crash", ("bare",)),
     ("sbatch --requeue", "end", ("bare",)),
     ("mpirun", "crash", ("bare",)),
-    ("python", "end", ("bare",)),
+    ("RANK and WORLD_SIZE", "crash", ("bare",)),
+    ("setsid nohup", "end", ("bare",)),
 ]
 _REMEDY = (
     "`make test` as root installs it (Debian: apt-get install slurmctld slurmd slurm-client openmpi-bin)"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """``Json`` is made when a command asks for it: what is printed without the command-line library does not wait for that."""
+    """The option is made when a command asks for it: what is printed without the command-line library does not wait for that."""
     if name != "Json":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from cyclopts import Parameter

@@ -95,6 +95,7 @@
     │   ├── HostUnreachable      a host without an address, or that no interface leads to
     │   ├── InterfaceUnknown     a network interface that this host does not have
     │   ├── HostTaken            this host runs that job already
+    │   ├── DirectoryUnshippable the directory of --ship cannot be sent to the hosts of a job
     │   ├── StateUnusable        the directory of --state cannot be used on this host
     │   ├── HostsMissing         hosts that could not be started, each with its own words
     │   ├── AgentUnusable        a copy of the agent that does not run on its host
@@ -207,6 +208,7 @@ from penstock.errors.process import (
     AgentMissing,
     AgentUnusable,
     BundleInvalid,
+    DirectoryUnshippable,
     HomeUnwritable,
     HostsInvalid,
     HostsMissing,
@@ -338,6 +340,7 @@ __all__ = [
     "CursorForeign",
     "DataError",
     "DerivedTooLarge",
+    "DirectoryUnshippable",
     "DiskFull",
     "EngineError",
     "EngineMissing",

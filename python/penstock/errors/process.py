@@ -254,6 +254,18 @@ class HostTaken(ProcessError):
         super().__init__(f"host {host} runs job {job} already, in {directory}")
 
 
+class DirectoryUnshippable(ProcessError):
+    """The directory of ``--ship`` cannot be sent to the hosts of a job, so nothing is started."""
+
+    hint = "files that git ignores are left out, and links may lead inside only"
+
+    def __init__(self, *, directory: Path, problems: list[str], hint: str | None = None) -> None:
+        self.directory, self.problems = directory, problems
+        if hint is not None:
+            self.hint = hint
+        super().__init__(f"--ship {directory}: {'; '.join(problems)}")
+
+
 class StateUnusable(ProcessError):
     """The directory of ``--state`` cannot be used on this host."""
 

@@ -43,6 +43,7 @@ struct Basis {
     has_time: bool,
     ends: bool,
     out_of_lease: bool,
+    lacks_copy: bool,
     refused: [bool; 2],
     said: u32,
 }
@@ -190,6 +191,7 @@ impl<S: VoteStorage> Host<S> {
             has_time: self.clock.is_set(),
             ends: self.ending.is_told(),
             out_of_lease: self.is_out_of_lease(),
+            lacks_copy: !self.shipping.is_ready(),
             refused: [self.meeting.refused.is_some(), self.ending.alone().is_some()],
             said: self.meeting.said_count,
         }
@@ -238,7 +240,7 @@ impl<S: VoteStorage> Host<S> {
                 let gangs = self.job.gangs();
                 let ranks = gangs.get(order.gang).map_or(0..0, |plan| plan.ranks.clone());
                 order.placement = ranks.collect();
-                if self.is_out_of_lease() || !may_begin {
+                if self.is_out_of_lease() || !may_begin || !self.shipping.is_ready() {
                     // Nothing begins that would have to end at once, on a spare, or with a size that is not known yet.
                     order.action = Action::Wait { until_ms: None };
                 }

@@ -14,6 +14,7 @@ use crate::host::clock::HostClock;
 use crate::host::config::Versions;
 use crate::host::messages::list_news::ListNews;
 use crate::host::questions::answer::Answer;
+use crate::host::shipping::ShipmentWord;
 use crate::logs::stderr_tail::RankStderr;
 use crate::tree::host_list::{HostEntry, HostId};
 use crate::tree::rank_set::RankSet;
@@ -227,6 +228,8 @@ pub enum Body {
         /// What each host is told, by host rank.
         told: Vec<(u32, Value)>,
     },
+    /// About the directory that the job brings along.
+    Shipment(ShipmentWord),
     /// Nobody follows any more; with a reason, the sender does not take part.
     Unfollow {
         /// What was followed.

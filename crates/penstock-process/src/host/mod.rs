@@ -8,9 +8,11 @@
 mod agent_side;
 mod asker;
 mod below;
+mod carrier;
 pub mod clock;
 pub mod config;
 mod ending;
+pub mod events;
 mod incident_file;
 pub mod leading;
 mod links;
@@ -19,6 +21,7 @@ pub mod messages;
 mod neighbour_stderr;
 pub mod questions;
 pub mod run;
+pub mod shipping;
 pub mod state_client;
 mod stream_sockets;
 pub mod subscriptions;
@@ -30,25 +33,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::coordinator::messages::{Orders, Report};
 use crate::host::agent_side::OwnAgent;
 use crate::host::below::Below;
 use crate::host::clock::{CoordinatorClock, ParentClock};
 use crate::host::config::HostConfig;
 use crate::host::ending::Ending;
+pub use crate::host::events::{Effect, Event};
 use crate::host::leading::Leading;
 use crate::host::leading::job_incident::JobIncident;
 pub use crate::host::links::LinkId;
 use crate::host::links::Links;
 use crate::host::meeting::Meeting;
 use crate::host::messages::list_news::ListSteps;
-use crate::host::messages::{Body, Header, JobOrders, Message, Question};
+use crate::host::messages::{Body, Header, JobOrders, Message};
 use crate::host::neighbour_stderr::NeighbourStderr;
 use crate::host::questions::Questions;
-use crate::host::questions::answer::Part;
 pub use crate::host::questions::status::HostStatus;
+use crate::host::shipping::Shipping;
 use crate::host::state_client::StateClient;
 use crate::host::subscriptions::{Subscription, Subscriptions};
 use crate::host::upward::{Granted, Upward};
@@ -56,7 +58,6 @@ use crate::host::voting::{OpenVotes, Voter};
 use crate::job::{GangPlan, Job};
 use crate::lease::grant;
 use crate::tree::host_list::{HostEntry, HostId, HostList};
-use crate::vote::state_keeper::{StateAnswer, StateTask};
 use crate::vote::storage::VoteStorage;
 
 /// A link over which nothing comes back for so many heartbeats is dead, whatever its socket says, and never sooner than this.
@@ -75,85 +76,6 @@ pub struct Membership {
     /// What makes this host's clock the coordinator's, as far as it is known.
     #[serde(default)]
     pub offset_ms: Option<i64>,
-}
-
-/// What happens to a host.
-#[derive(Debug)]
-pub enum Event {
-    /// A link is open, dialled by us or by the other end.
-    Opened(LinkId),
-    /// A link is closed, or could not be opened.
-    Closed(LinkId),
-    /// A link that we dialled could not be opened, and why.
-    Unopened(LinkId, String),
-    /// The other end said something.
-    Heard(LinkId, Message),
-    /// The agent of this host reports.
-    Reported(Box<Report>),
-    /// Somebody on this host asks, and waits for so many milliseconds.
-    Asked(u64, Question, u64),
-    /// Who asked has left.
-    Left(u64),
-    /// A task for a question is done, with what it found, or why it could not be.
-    Done(u64, Result<Vec<Part>, String>),
-    /// Somebody on this host follows, or still does.
-    Follow(Subscription),
-    /// Nobody on this host follows that any more.
-    Unfollow(u64),
-    /// The sender of a subscription has ended.
-    SourceEnded(u64),
-    /// The state directory of the job says something.
-    State(StateAnswer),
-    /// It is time.
-    Tick,
-}
-
-/// What a host wants to be done.
-#[derive(Debug)]
-pub enum Effect {
-    /// Open a link.
-    Dial(LinkId, std::net::SocketAddr),
-    /// Say something.
-    Send(LinkId, Message),
-    /// End a link, once what was said is sent.
-    Close(LinkId),
-    /// Tell the agent of this host.
-    Order(Arc<Orders>),
-    /// Tell it until when it may run ranks, on this host's clock; all else is as it was told.
-    Renew(u64),
-    /// Keep this.
-    Keep(Box<Membership>),
-    /// Lines for the journal of the job, which a majority has.
-    Write(Vec<Value>),
-    /// Who asked gets this.
-    Answer(u64, Value),
-    /// Work for a question, to be done on this host within so many milliseconds.
-    Task(u64, Value, u64),
-    /// Nobody waits for that any more.
-    EndTask(u64),
-    /// What this host writes is to be sent for a subscription, or its sender is told something.
-    Source {
-        /// For whom.
-        stream: u64,
-        /// The own host rank.
-        rank: u32,
-        /// What is followed.
-        what: Value,
-        /// What this host is told about it.
-        told: Value,
-    },
-    /// Nothing is sent for it any more.
-    EndSource(u64),
-    /// The job ends: what was written last is sent, and then the senders end.
-    FinishSources,
-    /// Who follows on this host hears that a host does not take part.
-    Unfollowed(u64, String),
-    /// Something is to be done in the state directory.
-    State(StateTask),
-    /// A failure as it is known over all hosts is to be written down.
-    Incident(Arc<Value>),
-    /// Words for whoever looks for a reason later.
-    Note(String),
 }
 
 /// What a host was given.
@@ -203,6 +125,7 @@ pub struct Host<S: VoteStorage> {
     /// The newest failure of each gang, as it was told while this host led: it may lead again in another term.
     incidents: BTreeMap<usize, JobIncident>,
     subscriptions: Subscriptions,
+    shipping: Shipping,
     state: StateClient,
     ending: Ending,
     out: Vec<Effect>,
@@ -235,6 +158,7 @@ impl<S: VoteStorage> Host<S> {
             neighbours: NeighbourStderr::default(),
             incidents: BTreeMap::new(),
             subscriptions: Subscriptions::default(),
+            shipping: Shipping::new(given.job.ships),
             state: StateClient::default(),
             ending: Ending::default(),
             out: Vec::new(),
@@ -278,6 +202,9 @@ impl<S: VoteStorage> Host<S> {
             Event::Follow(subscription) => self.follow(subscription),
             Event::Unfollow(stream) => self.unfollow(stream),
             Event::SourceEnded(stream) => self.note_source_ended(stream),
+            Event::Shipment { wants, has_all, is_ready } => self.note_shipment(wants, has_all, is_ready),
+            Event::ShipmentMoved => self.note_shipment_moved(),
+            Event::ShipmentFailed(why) => self.fail_shipment(why),
             Event::State(answer) => self.hear_state(answer),
             Event::Tick => {}
         }
@@ -295,6 +222,7 @@ impl<S: VoteStorage> Host<S> {
             self.leading_due_ms(),
             self.questions.due_ms(),
             self.subscriptions.due_ms(),
+            self.shipping.due_ms(self.now_ms),
             self.state_due_ms(),
             self.ending.due_ms(self.now_ms),
         ];
@@ -322,6 +250,7 @@ impl<S: VoteStorage> Host<S> {
         self.tell_agent();
         self.keep_questions();
         self.keep_subscriptions();
+        self.keep_shipment();
     }
 
     fn hear(&mut self, link: LinkId, message: Message) {
@@ -379,6 +308,7 @@ impl<S: VoteStorage> Host<S> {
             Body::Follow { stream, number, down, what, told } => {
                 self.hear_follow(from, down, Subscription { stream, number, what, told });
             }
+            Body::Shipment(word) => self.hear_shipment(from, word),
             Body::Unfollow { stream, why } => self.hear_unfollow(from, stream, why),
         }
     }

@@ -17,6 +17,7 @@ use crate::complain;
 use crate::coordinator::messages::{LeaseRenewal, Orders, Over, Report};
 use crate::error::{ProcessError, Result};
 use crate::host::asker::Askers;
+use crate::host::carrier::{self, Carrier};
 use crate::host::config::{self, HostConfig};
 use crate::host::messages::list_news::ListNews;
 use crate::host::messages::{Body, Message};
@@ -59,6 +60,7 @@ struct Driver {
     askers: Askers,
     tasks: Tasks,
     streams: StreamSockets,
+    carrier: Carrier,
     state: Option<StateThread>,
     journal: Journal,
     /// The newest message with a whole host list, and its bytes: many hosts are told the same at once.
@@ -101,6 +103,7 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
     let state = state_thread(&config)?;
     let tasks = Tasks::new(directory, &job, config.open)?;
     let streams = StreamSockets::new(directory, &job, config.host.0, tasks.processes());
+    let carrier = Carrier::new(directory, job.ships)?;
     let given = Given {
         config,
         job: Arc::new(job),
@@ -121,6 +124,7 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
         askers: Askers::listen(directory)?,
         tasks,
         streams,
+        carrier,
         state,
         journal,
         whole_list: None,
@@ -153,9 +157,9 @@ impl Driver {
         while !self.agent_gone {
             let due_ms = self.network.due_ms().into_iter().chain([self.host.due_ms()]).min();
             let wait_ms = due_ms.map_or(1000, |due_ms| due_ms.saturating_sub(now_ms()));
-            let numbers =
-                [self.agent.as_raw_fd(), self.network.number(), self.askers.number(), self.tasks.number()];
-            let numbers = numbers.into_iter().chain(self.state.as_ref().map(StateThread::number));
+            let own_numbers = [self.askers.number(), self.tasks.number(), self.carrier.number()];
+            let numbers = [self.agent.as_raw_fd(), self.network.number()].into_iter().chain(own_numbers);
+            let numbers = numbers.chain(self.state.as_ref().map(StateThread::number));
             let mut interests: Vec<_> = numbers.map(|number| interest(number, libc::POLLIN)).collect();
             let own = interests.len();
             interests.extend(self.streams.interests(|stream| self.waiting_bytes(stream)));
@@ -172,7 +176,8 @@ impl Driver {
             }
             let asked = if speaks(2) { self.askers.take() } else { Vec::new() };
             let done = if speaks(3) { self.tasks.take() } else { Vec::new() };
-            for event in asked.into_iter().chain(done) {
+            let carried = if speaks(4) { self.carrier.take() } else { Vec::new() };
+            for event in asked.into_iter().chain(done).chain(carried) {
                 self.give(event);
             }
             for said in self.streams.turn(&interests[own..]) {
@@ -182,7 +187,7 @@ impl Driver {
                 }
             }
             self.askers.take_followers().into_iter().for_each(|follower| self.streams.admit(follower));
-            if own > 4 && speaks(4) {
+            if own > 5 && speaks(5) {
                 for answer in self.state.as_mut().map(StateThread::take).unwrap_or_default() {
                     self.give(Event::State(answer));
                 }
@@ -190,6 +195,7 @@ impl Driver {
             if now_ms() >= self.host.due_ms() {
                 self.give(Event::Tick);
             }
+            self.carrier.turn(&mut self.network);
         }
     }
 
@@ -288,6 +294,11 @@ impl Driver {
                     self.pass_on(stream, &refusal);
                 }
             }
+            Effect::SendShipment(link, ranges) => {
+                if let Some(to) = self.to_network.get(&link) {
+                    self.carrier.send(*to, ranges);
+                }
+            }
             Effect::EndSource(stream) => self.streams.end_sender(stream),
             Effect::FinishSources => self.streams.finish(),
             Effect::Unfollowed(stream, why) => self.streams.refuse(stream, &why),
@@ -338,6 +349,10 @@ impl Driver {
                 let Some(known) = self.to_host.get(&link).copied() else { return };
                 if let Some((stream, _)) = bulk(&body) {
                     return self.pass_on(stream, &body);
+                }
+                if let Some((at, bytes)) = carrier::piece(&body) {
+                    self.carrier.receive(at, bytes);
+                    return self.give(Event::ShipmentMoved);
                 }
                 match serde_json::from_slice::<Message>(&body) {
                     Ok(message) => self.give(Event::Heard(known, message)),
@@ -462,7 +477,8 @@ fn digest(job: &crate::job::Job) -> String {
             *word = Value::Null;
         }
     }
-    format!("{:08x}", crc32fast::hash(roles.to_string().as_bytes()))
+    let text = if job.ships { format!("{roles} with its directory") } else { roles.to_string() };
+    format!("{:08x}", crc32fast::hash(text.as_bytes()))
 }
 
 // Where it was asked to listen may be taken; that is the one thing about a start that people can mend.

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::host::Event;
 use crate::host::questions::answer::Part;
-pub(in crate::host) use crate::host::tasks::work::MARK;
 use crate::host::tasks::work::{Ending, Program, Work};
+pub(in crate::host) use crate::host::tasks::work::{MARK, wake};
 use crate::job::state::wall_s;
 use crate::job::{Job, JobDirectory};
 use crate::system;
@@ -103,7 +103,7 @@ impl Tasks {
     pub(super) fn begin(&mut self, question: u64, task: Value, limit_ms: u64) {
         if let Err(why) = self.try_begin(question, task, limit_ms) {
             let _ = self.sender.send((question, Err(why)));
-            work::wake(&self.wake);
+            wake(&self.wake);
         }
     }
 
@@ -123,13 +123,13 @@ impl Tasks {
             cancel,
             count: Arc::clone(&self.count),
         };
-        let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
+        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.wake));
         let run = move || {
             let ending = work.run(program);
             let found =
                 if is_plain { Ok(vec![command_part(ending, limit_ms)]) } else { helper_parts(ending) };
             let _ = sender.send((question, found));
-            work::wake(&wake);
+            wake(&waker);
         };
         let started = std::thread::Builder::new().name("penstock-task".to_owned()).spawn(run);
         if let Err(problem) = started {

@@ -122,6 +122,9 @@ pub struct Job {
     /// Where it was started.
     #[serde(default)]
     pub directory: Option<String>,
+    /// It brings a directory along: no rank begins on a host before its copy is there. For jobs of many hosts.
+    #[serde(default)]
+    pub ships: bool,
     /// The Python that knows Penstock, for what needs one.
     #[serde(default)]
     pub python: Option<String>,

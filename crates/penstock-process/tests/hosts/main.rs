@@ -17,6 +17,7 @@ mod network;
 mod node;
 mod questions;
 mod queue;
+mod shipping;
 mod sizes;
 mod states;
 mod subscriptions;

@@ -52,6 +52,8 @@ pub(crate) struct World {
     pub(crate) tasks: BTreeSet<(usize, u32, u64)>,
     /// Who sends for which subscription.
     pub(crate) sources: BTreeSet<(usize, u64)>,
+    /// Who sent the job's directory to whom.
+    pub(crate) shipped: Vec<(usize, usize)>,
     /// Tasks that ever began.
     pub(crate) begun: BTreeSet<(usize, u32, u64)>,
 }
@@ -85,6 +87,7 @@ impl World {
             answered: Vec::new(),
             tasks: BTreeSet::new(),
             sources: BTreeSet::new(),
+            shipped: Vec::new(),
             begun: BTreeSet::new(),
             plan,
         }
@@ -334,6 +337,11 @@ impl World {
             Effect::EndSource(stream) => drop(self.sources.remove(&(index, stream))),
             Effect::Unfollowed(stream, why) => self.note(format!("h{index}: {stream} is refused: {why}")),
             Effect::EndTask(question) => drop(self.tasks.remove(&(index, self.nodes[index].start, question))),
+            Effect::SendShipment(link, _) => {
+                let wire = self.nodes[index].wire(link);
+                let to = wire.map(|(wire, end)| self.wires[wire as usize].ends[1 - end as usize].0);
+                self.shipped.extend(to.map(|to| (index, to as usize)));
+            }
             Effect::Incident(incident) => self.incidents.push((index, incident)),
             Effect::FinishSources | Effect::Note(_) => {}
         }

@@ -21,6 +21,7 @@ from penstock.process.hosts.host_directory import STATE, HostFile, HostPlace, fu
 from penstock.process.hosts.host_key import OPEN_KEY, job_secret, key_path, read_key
 from penstock.process.hosts.host_names import NamedHost, common_slots, in_racks, read_host_file, read_hosts
 from penstock.process.hosts.join import HostSizes, Join, JoinOptions, host_sizes, join_of
+from penstock.process.hosts.shipping.ship_plan import ShipPlan
 from penstock.process.job import units
 from penstock.process.job.launch import agent_path, stem
 from penstock.process.job.local_home import local_home
@@ -136,13 +137,31 @@ def furnish_join(
         host = replace(host, open=True)
         _note(f"hosts join without a key: everyone who reaches {host.endpoint} can run commands in this job")
     logs = words.values["log_dir"]
+    host = _with_directory(host, spec, words, local_home(environment))
     place = HostPlace(
         home=home,
         local=local_home(environment),
         logs=None if logs is None else Path(logs),
         environment=environment,
     )
-    return furnish_host(place, spec.to_json(join.job_id(name)), host, secret)
+    try:
+        return furnish_host(place, spec.to_json(join.job_id(name)), host, secret)
+    finally:
+        if host.ship_from is not None:
+            # It is moved to the job; where there is none, nobody wants it.
+            Path(host.ship_from).unlink(missing_ok=True)
+
+
+def _with_directory(host: HostFile, spec: JobSpec, words: CommandLine, local: Path) -> HostFile:
+    """With ``--ship`` the host at the endpoint has the directory packed; the others get it from there."""
+    if words.values["ship"] is None:
+        return host
+    plan = ShipPlan.of(words.values["ship"], spec, has_it=host.founder)
+    if not host.founder:
+        return replace(host, ships=True)
+    packed = plan.pack(local)
+    _note(packed.words())
+    return replace(host, ships=True, ship_from=str(packed.path))
 
 
 def host_file(join: Join, options: HostOptions, *, local_address: str, slots: int) -> HostFile:

@@ -209,6 +209,11 @@ HOSTS = (
         "10m",
     ),
     Option(
+        ("--ship",),
+        "text",
+        "Send this directory to all hosts, and run ranks in a copy of it: git's files and what git does not ignore.",
+    ),
+    Option(
         ("--state",),
         "text",
         "A directory that all hosts see: two hosts survive the loss of one, and a second start continues.",

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from penstock.process.hosts.host_directory import HostFile
 from penstock.process.hosts.host_names import NamedHost
 from penstock.process.hosts.launcher.equal_lines import EqualLines
 from penstock.process.hosts.launcher.ssh_origin import keep_origin
+from penstock.process.hosts.shipping.packed_directory import Packed
+from penstock.process.hosts.shipping.ship_plan import ShipPlan, upload
 from penstock.process.hosts.ssh_login import Shipment
 from penstock.process.hosts.ssh_start import SshLimits, SshStarter
 from penstock.process.hosts.starter import HostGreeting
@@ -43,7 +46,13 @@ def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -
     if asked.sizes.is_elastic:
         _tell(f"note: the job {asked.sizes.words()}")
     try:
-        starter.start(bundles_of(spec, directory.name, asked, options))
+        with ExitStack() as stack:
+            packed = None
+            if words.values["ship"] is not None:
+                packed = ShipPlan.of(words.values["ship"], spec).pack(directory)
+                stack.callback(packed.path.unlink, missing_ok=True)
+                _tell(f"note: {packed.words()}")
+            starter.start(bundles_of(spec, directory.name, asked, options, packed))
     except BaseException:
         # Nothing runs anywhere, so there is no job to list.
         shutil.rmtree(directory, ignore_errors=True)
@@ -62,7 +71,7 @@ def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -
 
 
 def bundles_of(
-    spec: JobSpec, job: str, asked: SshHosts, options: HostOptions
+    spec: JobSpec, job: str, asked: SshHosts, options: HostOptions, packed: Packed | None = None
 ) -> Callable[[Sequence[HostGreeting]], list[Bundle]]:
     """What each host gets, once all have said where they are. The first founds the job, the last are in reserve."""
     secret = os.urandom(32).hex()
@@ -76,6 +85,7 @@ def bundles_of(
             _check_versions(greetings)
         endpoint = joined(reached[0], greetings[0].port)
         names = [host.name.rpartition("@")[2] for host in hosts]
+        ship_from = None if packed is None else upload(hosts[0].name, packed)
         return [
             Bundle(
                 description=spec.to_json(job),
@@ -101,6 +111,8 @@ def bundles_of(
                     interface=options.interface,
                     mixed=options.mixed,
                     expected=names[: sizes.most],
+                    ships=packed is not None,
+                    ship_from=ship_from if number == 0 else None,
                     versions=greeting.versions,
                 ),
                 secret=secret,

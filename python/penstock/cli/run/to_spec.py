@@ -35,6 +35,7 @@ NEEDLESS_ALONE = {
             "sizes",
             "replace_within",
             "state",
+            "ship",
             "interface",
             "mixed",
             "no_key",
@@ -153,6 +154,12 @@ def check_beside_file(words: CommandLine) -> None:
         )
 
 
+def _has_files(words: CommandLine, directory: Path) -> bool:
+    """Whether files of the command can be looked for: a host that joins may get them with a directory from another."""
+    shipped = words.values["ship"]
+    return shipped is None or directory.resolve().is_relative_to(Path(shipped).resolve())
+
+
 def _role(words: CommandLine, directory: Path, *, many: bool) -> Role:
     values = words.values
     ranks = commands.rank_count(values["ranks"], visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
@@ -162,6 +169,7 @@ def _role(words: CommandLine, directory: Path, *, many: bool) -> Role:
         direct=values["no_python"] and not values["run_path"],
         python=os.environ.get("PYTHON_EXEC"),
         directory=directory,
+        is_here=_has_files(words, directory),
     )
     role = Role(
         name=values["role"],

@@ -204,7 +204,7 @@ def receive(agent: Path, environment: Mapping[str, str]) -> int:
         return 0
     bundle = Bundle.of(message)
     folder = Path(bundle.description.get("directory", "/"))
-    if not folder.is_dir():
+    if not bundle.host.ships and not folder.is_dir():
         raise BundleInvalid(reason=f"the directory {folder} is not on this host")
     from penstock.store.home import penstock_home
 

@@ -11,6 +11,7 @@ description and a line for each host that says where its directory is.
 import json
 import os
 import platform
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -19,6 +20,7 @@ from typing import Any
 
 from penstock.errors.process import HomeUnwritable, HostTaken, StateUnusable
 from penstock.process.hosts.addresses import is_loopback
+from penstock.process.hosts.shipping.packed_directory import PLACE, SHIPMENT, sweep
 from penstock.process.job.catalogue import FINAL, Job
 from penstock.process.job.launch import fill_directory
 from penstock.process.job.local_home import HOST_DIRECTORIES, HOST_FILE
@@ -74,6 +76,10 @@ class HostFile:
     #: Random, of this start of this host.
     host: str = field(default_factory=lambda: os.urandom(8).hex())
     versions: dict[str, str] = field(default_factory=lambda: versions())
+    #: Whether the job brings a directory along, of which each host gets a copy.
+    ships: bool = False
+    #: That directory as it was packed, on the host that has it first; it is moved from there.
+    ship_from: str | None = None
     #: The home whose job this is, and the job's directory in it.
     home: str = ""
     job_directory: str = ""
@@ -122,12 +128,26 @@ def furnish_host(place: HostPlace, description: dict[str, Any], host: HostFile, 
             json.dumps({**host.to_json(), "home": str(place.home), "job_directory": str(job_directory)}),
         )
         _write(directory / KEY_FILE, secret.hex() + "\n")
+        if host.ships:
+            sweep(directory.parent)
+            description = _in_copy(description, directory / PLACE)
+        if host.ship_from is not None:
+            shutil.move(host.ship_from, directory / SHIPMENT)
         fill_directory(directory, description, place.logs, place.environment)
         _publish(job_directory, directory, host.name)
     except OSError as problem:
         where = place.local if str(place.local) in str(problem.filename or "") else place.home
         raise HomeUnwritable(home=where, reason=problem.strerror or str(problem)) from problem
     return directory
+
+
+def _in_copy(description: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The same job in its copy of a directory, which is there when ranks begin. A zygote would have to be there before."""
+    roles = [
+        {**role, "directory": None, "zygote": None, "zygote_why": "executed: --ship"}
+        for role in description["roles"]
+    ]
+    return {**description, "directory": str(folder), "roles": roles, "ships": True}
 
 
 def _enter_state(host: HostFile) -> str | None:

@@ -26,11 +26,12 @@ def executable(
     direct: bool = False,
     python: str | None = None,
     directory: Path | None = None,
+    is_here: bool = True,
 ) -> list[str]:
     """The command as it will be executed, or a sentence about why it cannot be.
 
     A module and a file that ends in ``.py`` are run by the Python that runs us; ``direct`` is torchrun's ``--no-python``. Relative paths
-    are looked for where the command will run.
+    are looked for where the command will run, if that ``is_here``.
     """
     if not words:
         return []
@@ -42,12 +43,12 @@ def executable(
             raise UsageError("--module and --no-python exclude each other")
         return [interpreter, "-m", *words]
     if first.endswith(".py") and not direct:
-        if not os.path.exists(there):
+        if is_here and not os.path.exists(there):
             raise UsageError(
                 f"there is no file {first}", hint=None if directory is None else f"looked in {directory}"
             )
         return [interpreter, *words]
-    if _program(there if os.path.dirname(first) else first):
+    if not is_here or _program(there if os.path.dirname(first) else first):
         return list(words)
     if os.path.isfile(there):
         raise UsageError(

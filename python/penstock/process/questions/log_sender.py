@@ -187,15 +187,15 @@ class LogSender:
         if not chosen:
             return False
         reader = Reader(self._job, chosen, streams, places=dict(self._places))
-        found = self._parts(
+        parts_written = self._parts(
             in_order(self._job, reader, whole_lines=not last and not word.what.raw), word.told
         )
         if self._tail is not None:
-            found, self._tail = _newest(found, self._tail), None
+            parts_written, self._tail = _newest(parts_written, self._tail), None
         parts: list[LogPart] = []
         contents: list[bytes] = []
         size, any_part = 0, False
-        for part, content in found:
+        for part, content in parts_written:
             if size + len(content) > CONTENT_BYTES_MAX and parts:
                 self._send(parts, contents)
                 parts, contents, size = [], [], 0
@@ -296,16 +296,20 @@ class LogSender:
                     self._word = word
         except (EOFError, OSError) as problem:
             raise _OverError from problem
-        told = self._word.told if self._word is not None else None
-        changed = told is not None and told.attempt != self._attempt and told.places is not None
+        newest_word = self._word.told if self._word is not None else None
+        changed = (
+            newest_word is not None
+            and newest_word.attempt != self._attempt
+            and newest_word.places is not None
+        )
         if changed and self._attempt >= 0:
             raise _ChangedError
 
 
-def _newest(found: Iterator[Sent], count: int) -> Iterator[Sent]:
+def _newest(parts_written: Iterator[Sent], count: int) -> Iterator[Sent]:
     """The last of each log, in order of time."""
     kept: dict[str, deque[Sent]] = {}
-    for part, content in found:
+    for part, content in parts_written:
         kept.setdefault(part.log, deque(maxlen=count)).append((part, content))
     yield from sorted((entry for log in kept.values() for entry in log), key=lambda entry: entry[0].at_ms)
 

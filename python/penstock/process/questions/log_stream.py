@@ -227,11 +227,11 @@ class LogStream:
 
     def _tell(self, talk: FrameSocket, sources: dict[int, _Source], *, with_places: bool) -> None:
         self._number += 1
-        told = []
+        words: list[tuple[int, Told]] = []
         for rank, source in sources.items():
             source.told = source.received
             places = self._places.get(source.source, {}) if with_places and source.run else None
-            told.append(
+            words.append(
                 (
                     rank,
                     Told(
@@ -244,7 +244,7 @@ class LogStream:
                     ),
                 )
             )
-        talk.send(msgspec.json.encode({"number": self._number, "what": self.followed, "told": told}))
+        talk.send(msgspec.json.encode({"number": self._number, "what": self.followed, "told": words}))
 
     def _silent(self, now: float) -> Iterator[Note]:
         for source in self._sources.values():

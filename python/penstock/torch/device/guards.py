@@ -14,11 +14,18 @@ from penstock.state.contract import Copying
 #: So many saves may be under way without a step in between; older ones are waited for at once.
 PENDING_MAX = 4
 
+#: Where an optimizer keeps hooks.
+_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_load_state_dict_pre_hooks")
+
 _PENDING: "WeakKeyDictionary[Any, list[Copying]]" = WeakKeyDictionary()
 
 
 def guard_before_change(owner: Optimizer | nn.Module, copying: Copying) -> None:
     """The next step, or the next load into it, waits for the copies."""
+    if isinstance(owner, Optimizer) and not all(hasattr(owner, name) for name in _HOOKS):
+        # A wrapper that was never initialised as an optimizer (timm's Lookahead) has no room for hooks.
+        copying.guard()
+        return
     if (pending := _PENDING.get(owner)) is None:
         pending = _PENDING[owner] = []
         if isinstance(owner, Optimizer):

@@ -8,6 +8,7 @@ import random
 import zlib
 from collections import deque
 from itertools import islice
+from numbers import Number
 from types import ModuleType
 from typing import Any
 from weakref import ref
@@ -111,7 +112,7 @@ def standing_of(value: Any, depth: int = 0) -> Any:
     if isinstance(value, np.random.RandomState):
         return repr(value.get_state(legacy=False))
     # Texts of numbers, so that not-a-number is equal to itself.
-    return repr(value) if isinstance(value, int | float | complex | np.number) else id(value)
+    return repr(value) if isinstance(value, int | float | complex | np.number | Number) else id(value)
 
 
 def _of_container(value: Any, depth: int) -> Any:

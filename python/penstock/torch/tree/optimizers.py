@@ -133,7 +133,7 @@ class Optimizing:
         """Everything else by name."""
         values: dict[str, Any] = {GROUPS: self._groups()}
         cast: dict[str, str] = {}
-        for kept in self.kept():
+        for kept in () if self._dtype is None and self._has_tensors_alone() else self.kept():
             for key, value in kept.state.items():
                 if isinstance(value, torch.Tensor):
                     if self._dtype is not None and self.stored_as(kept.name_of(key), value) is not None:
@@ -141,6 +141,11 @@ class Optimizing:
                 else:
                     values[kept.name_of(key)] = encode(kept.name_of(key), value, lambda *_: None)
         return {**values, DTYPES: cast}
+
+    def _has_tensors_alone(self) -> bool:
+        """Whether there is no state but tensors, as of most optimizers: then there is nothing to name."""
+        states = (kept.values() for optimizer in self._optimizers for kept in optimizer.state.values())
+        return all(isinstance(value, torch.Tensor) for values in states for value in values)
 
     def stored_as(self, name: str, tensor: torch.Tensor) -> str | None:
         """The type that a tensor is stored in, if it is another than its own: that of floating-point tensors can be chosen."""

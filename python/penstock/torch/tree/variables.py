@@ -8,10 +8,13 @@ stands otherwise now is carried. What a step makes for itself was not there befo
 
 import inspect
 import io
+import os
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from types import FunctionType, GeneratorType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
@@ -22,7 +25,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from penstock.torch.tree import program
+from penstock.torch.tree import library_objects, program
 from penstock.torch.tree.contents import (
     CONTAINERS,
     GENERATORS,
@@ -40,7 +43,8 @@ _ADVICE = (
 _LOOKED_AT_MAX = 5000
 #: From a variable to what is looked at.
 _DEPTH_MAX = 6
-_NUMBERS = (bool, int, float, complex, str, np.number, np.bool_)
+_NUMBERS = (bool, int, float, complex, str, np.number, np.bool_, Decimal, Fraction)
+_KEPT_IN_CLASSES = (*_NUMBERS, *CONTAINERS, *GENERATORS, torch.Tensor, np.ndarray)
 #: Classes of the standard library that programs keep their own things in.
 _NAMESPACES = (SimpleNamespace, Namespace)
 _PASSED_OVER = (ModuleType, Optimizer, LRScheduler, io.IOBase, np.dtype, torch.dtype, torch.device)
@@ -229,7 +233,7 @@ class _Look:
         for key, member in list(vars(kind).items()):
             if isinstance(member, FunctionType):
                 self._function(kind, kind.__name__, member, depth)
-            elif not key.startswith("__") and isinstance(member, (*_NUMBERS, *CONTAINERS, torch.Tensor)):
+            elif not key.startswith("__") and isinstance(member, _KEPT_IN_CLASSES):
                 self.at(kind, f"{kind.__name__}.{key}", member, depth)
 
     def _container(self, root: Any, path: str, value: Any, depth: int) -> None:
@@ -259,8 +263,15 @@ class _Look:
         if isinstance(value, nn.Module):
             for name, tensor in (*value.named_parameters(), *value.named_buffers()):
                 self.at(root, f"{path}.{name}", tensor, depth)
+            for name, member in library_objects.of_module(value).items():
+                self.at(root, f"{path}.{name}", member, depth)
             for module in value.modules():
                 self._know(module)
+        elif (inside := library_objects.inside_of(value)) is not None:
+            for name, member in inside.items():
+                self.at(root, f"{path}.{name}", member, depth)
+            if isinstance(cached := getattr(value, "__wrapped__", None), FunctionType):
+                self._function(root, path, cached, depth)
         elif callable(value) and not program.is_own_class(type(value)):
             self._callable(root, path, value, depth)
         elif isinstance(value, GeneratorType):
@@ -308,6 +319,12 @@ class _Look:
         self._functions.add(id(function))
         self._alive.append(function)
         name = function.__name__
+        self.owners.add((root, name))
+        for key, value in list(vars(function).items()):
+            if key != "__wrapped__":
+                self.at(root, f"{name}.{key}", value, depth)
+        if "environ" in function.__code__.co_names:
+            self.at("global", "os.environ", dict(os.environ), depth)
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             try:
                 self.at(root, f"{name}.{variable}", cell.cell_contents, depth)

@@ -17,6 +17,8 @@ use crate::tree::summary::merged_stop;
 
 /// How long hosts may take to prepare; who has not by then failed to start.
 pub(super) const PREPARE_MS: u64 = 30_000;
+/// The same where a copy of a directory has to come first.
+const PREPARE_WITH_COPY_MS: u64 = 600_000;
 /// Ranks over hosts that may restart alone: each has a history of its own, and orders name all of them.
 const ALONE_MAX: usize = 1024;
 /// Hosts that are named when they are many.
@@ -154,9 +156,13 @@ impl Decider {
             .collect();
         let more = if missing.len() > NAMED_MAX { ", …" } else { "" };
         let what = match &named[..] {
-            [one] => format!("host {one} was not prepared after {} s", PREPARE_MS / 1000),
+            [one] => format!("host {one} was not prepared after {} s", self.prepare_ms() / 1000),
             many => {
-                format!("hosts {}{more} were not prepared after {} s", many.join(", "), PREPARE_MS / 1000)
+                format!(
+                    "hosts {}{more} were not prepared after {} s",
+                    many.join(", "),
+                    self.prepare_ms() / 1000
+                )
             }
         };
         Some(of_host(incarnation, what, view.now_ms, None))
@@ -166,7 +172,11 @@ impl Decider {
     pub(super) fn prepare_by_ms(&self, gang: usize, view: &JobView<'_>) -> Option<u64> {
         let filled_ms = self.hosts_of(gang, view)?.filled_ms;
         let ordered_ms = self.history.gangs[gang].ordered_ms?;
-        Some(ordered_ms.max(filled_ms).saturating_add(PREPARE_MS))
+        Some(ordered_ms.max(filled_ms).saturating_add(self.prepare_ms()))
+    }
+
+    fn prepare_ms(&self) -> u64 {
+        if self.job.ships { PREPARE_WITH_COPY_MS } else { PREPARE_MS }
     }
 
     /// What to do about a life that was ordered and has not begun everywhere; nothing when it has, or has failed.

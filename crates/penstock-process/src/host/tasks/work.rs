@@ -61,7 +61,7 @@ pub(super) struct Work {
 }
 
 /// Tells the coordinator's loop that something is there.
-pub(super) fn wake(wake: &std::fs::File) {
+pub(in crate::host) fn wake(wake: &std::fs::File) {
     let _ = (&*wake).write(b"!");
 }
 

@@ -1,0 +1,1 @@
+"""Sending a working directory to all hosts of a job (``--ship``)."""
