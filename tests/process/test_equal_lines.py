@@ -6,7 +6,7 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.process.hosts.equal_lines import WAIT_S, WAITING_BYTES_MAX, EqualLines
+from penstock.process.hosts.launcher.equal_lines import WAIT_S, WAITING_BYTES_MAX, EqualLines
 from penstock.process.questions.number_ranges import numbers_in
 
 WRITTEN = st.lists(

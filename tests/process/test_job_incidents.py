@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from penstock.cli.questions.incident_of_hosts import incident_lines
 from penstock.process.job.catalogue import Job
 from penstock.process.job.incidents import Incident
-from penstock.process.job.job_incidents import durations, failure_of, in_order, job_incidents
 from penstock.process.questions.answers import Part
+from penstock.process.questions.job_incidents import durations, failure_of, in_order, job_incidents
 
 FAILED = st.fixed_dictionaries(
     {

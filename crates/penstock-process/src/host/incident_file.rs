@@ -13,8 +13,13 @@ use crate::job::state::write_whole;
 const FOLDER: &str = "incidents/of-all-hosts";
 /// The newest that are kept.
 const FILES_MAX: usize = 256;
-/// What who begins to lead afterwards cannot know any more.
-const EVIDENCE: [&str; 4] = ["failures", "more_failures", "lost_hosts", "words"];
+/// What who begins to lead afterwards may not know, and by which fields one is the same as another.
+const EVIDENCE: [(&str, &[&str]); 4] = [
+    ("failures", &["rank"]),
+    ("lost_hosts", &["host_rank", "host"]),
+    ("words", &["role", "rank"]),
+    ("took_over", &["host_rank", "to"]),
+];
 
 /// Writes one down, without secrets.
 pub(super) fn write(directory: &JobDirectory, incident: &Value) {
@@ -41,15 +46,20 @@ fn try_write(directory: &JobDirectory, incident: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Of a leader that saw nothing of the failure itself, what was known before stays.
+/// Another leader knows less of what happened before it led: that stays, and so do moments, because whoever saw something first saw it best.
 fn keep_evidence(incident: &mut Value, known: &Value) {
-    let empty = |document: &Value| {
-        ["failures", "lost_hosts"].iter().all(|field| document[*field].as_array().is_none_or(Vec::is_empty))
-    };
-    if empty(incident) && !empty(known) {
-        for field in EVIDENCE {
-            incident[field] = known[field].clone();
-        }
+    for (field, same) in EVIDENCE {
+        let alike = |one: &Value, other: &Value| same.iter().all(|name| one[*name] == other[*name]);
+        let there = incident[field].as_array().cloned().unwrap_or_default();
+        let before = known[field].as_array().into_iter().flatten();
+        let missing = before.filter(|old| !there.iter().any(|new| alike(new, old))).cloned();
+        let all: Vec<Value> = missing.chain(there.iter().cloned()).collect();
+        incident[field] = all.into();
+    }
+    for (name, moment) in
+        known["times"].as_object().into_iter().flatten().filter(|(_, moment)| !moment.is_null())
+    {
+        incident["times"][name] = moment.clone();
     }
 }
 
@@ -68,16 +78,23 @@ mod tests {
 
     #[test]
     fn a_later_leader_adds_what_it_knows_and_takes_nothing_away() {
-        let known = json!({"failures": [{"rank": 3}], "more_failures": 2, "lost_hosts": [], "words": ["x"], "verdict": "fail"});
-        let mut new =
-            json!({"failures": [], "more_failures": 0, "lost_hosts": [], "words": [], "verdict": "start"});
+        let known = json!({
+            "failures": [{"rank": 3, "at_ms": 5}], "lost_hosts": [{"host": "gpu02", "host_rank": 1, "heard_ms": 1}],
+            "words": [], "verdict": "wait", "times": {"noticed_ms": 6, "ordered_ms": null},
+        });
+        let mut new = json!({
+            "failures": [{"rank": 3, "at_ms": 7}, {"rank": 4}], "lost_hosts": [{"host": "gpu03", "host_rank": 2}],
+            "words": ["x"], "verdict": "start", "times": {"noticed_ms": 60, "ordered_ms": 70},
+        });
         keep_evidence(&mut new, &known);
-        assert_eq!(
-            (&new["failures"], &new["words"], &new["verdict"]),
-            (&known["failures"], &known["words"], &json!("start"))
-        );
-        let mut other = json!({"failures": [], "lost_hosts": [{"host": "gpu02"}], "words": []});
-        keep_evidence(&mut other, &known);
-        assert_eq!(other["failures"], json!([]));
+        let hosts: Vec<&Value> =
+            new["lost_hosts"].as_array().unwrap().iter().map(|lost| &lost["host"]).collect();
+        assert_eq!(hosts, ["gpu02", "gpu03"]);
+        assert_eq!(new["failures"], json!([{"rank": 3, "at_ms": 7}, {"rank": 4}]));
+        assert_eq!((&new["words"], &new["verdict"]), (&json!(["x"]), &json!("start")));
+        assert_eq!(new["times"], json!({"noticed_ms": 6, "ordered_ms": 70}));
+        let whole = new.clone();
+        keep_evidence(&mut new, &Value::Null);
+        assert_eq!(new["lost_hosts"], whole["lost_hosts"]);
     }
 }

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from penstock.cli.job.home import home
-from penstock.cli.job.relay import execute_there
 from penstock.cli.output import say
+from penstock.cli.questions.relay import execute_there
 from penstock.errors import RunUnknown
 from penstock.process.job.catalogue import ELSEWHERE, Job, jobs, namesakes
 from penstock.process.job.control import elsewhere

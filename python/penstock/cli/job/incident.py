@@ -15,8 +15,8 @@ from penstock.cli.questions.incident_of_hosts import show_job_incident
 from penstock.errors import IncidentUnknown
 from penstock.process.job.catalogue import Job
 from penstock.process.job.incidents import Incident, last_words, numbers, ranges, read
-from penstock.process.job.job_incidents import job_incidents
 from penstock.process.questions.answers import PATIENCE_S, check_patience
+from penstock.process.questions.job_incidents import job_incidents
 from penstock.process.stacks import Collected, shown
 from penstock.report.quantities import size
 

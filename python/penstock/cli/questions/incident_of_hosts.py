@@ -11,9 +11,9 @@ from penstock.cli.output import print_json, print_text, say
 from penstock.errors import JobSilent
 from penstock.process.job.catalogue import FINAL, Job
 from penstock.process.job.incidents import Incident
-from penstock.process.job.job_incidents import durations, failure_of, in_order
 from penstock.process.questions.answers import Answer, Part, ask_hosts
 from penstock.process.questions.host_choice import hosts_of
+from penstock.process.questions.job_incidents import durations, failure_of, in_order
 from penstock.process.questions.number_ranges import numbers_in
 
 #: Of what one rank said.
@@ -26,23 +26,22 @@ CLOCK_MS = 2.0
 
 def show_job_incident(job: Job, incident: Incident, *, patience_s: float, json: bool) -> int:
     """Show a failure as all hosts know it. While the job runs, hosts are asked for what they know besides."""
-    answer = None
-    if job.phase() not in (*FINAL, "lost"):
-        answer = _ask(job, incident, patience_s)
+    runs = job.phase() not in (*FINAL, "lost")
+    answer = _ask(job, incident, patience_s) if runs else None
     if json:
-        told = {} if answer is None else {"account": msgspec.to_builtins(answer.account)}
+        account = {} if answer is None else {"account": msgspec.to_builtins(answer.account)}
         details = [] if answer is None else [msgspec.to_builtins(part) for part in _told(answer.parts)]
         about = {"job": job.id, "number": incident.number, "file": str(incident.path)}
-        print_json({**about, **incident.document, "details": details, **told})
+        print_json({**about, **incident.document, "details": details, **account})
     else:
         parts = [] if answer is None else answer.parts
         for line in incident_lines(job.id, incident, parts):
             print_text(line)
-        if answer is None:
-            say(f"{job.id} does not run any more; this is what its hosts were told")
-        else:
+        if answer is not None:
             say(answer.account.line())
-    return 0 if answer is None or answer.account.is_whole else 1
+        elif not runs:
+            say(f"{job.id} does not run any more; this is what its hosts were told")
+    return 1 if runs and (answer is None or not answer.account.is_whole) else 0
 
 
 def _ask(job: Job, incident: Incident, patience_s: float) -> Answer | None:
@@ -51,7 +50,7 @@ def _ask(job: Job, incident: Incident, patience_s: float) -> Answer | None:
     try:
         return ask_hosts(job, hosts_of(job).rows, task, patience_s=patience_s)
     except JobSilent as silent:
-        say(f"note: hosts cannot be asked for details: {silent}")
+        say(f"note: this is what this host was told; the others cannot be asked for details ({silent})")
         return None
 
 
@@ -134,19 +133,19 @@ def _words(about: dict[str, Any], parts: list[Part]) -> Iterator[str]:
                 f"{one['role']} {one['rank']}" if one["role"] != about.get("role") else f"rank {one['rank']}"
             )
             yield from _last_lines(f"{who} on {host['host']}, which is lost", one["text"])
-    told = [
+    groups = [
         part
         for part in _told(parts)
         if part.head.get("kernel") or not shown.issuperset(numbers_in(part.ranks))
     ]
-    for part in told[:GROUPS_MAX]:
+    for part in groups[:GROUPS_MAX]:
         if part.head.get("kernel"):
             yield from _last_lines(f"the kernel of host rank {part.hosts}", part.body)
         else:
             yield from _last_lines(f"rank {part.ranks}", part.body)
-    if len(told) > GROUPS_MAX:
+    if len(groups) > GROUPS_MAX:
         yield ""
-        yield f"{len(told) - GROUPS_MAX} more groups of ranks said something else; --json has them"
+        yield f"{len(groups) - GROUPS_MAX} more groups of ranks said something else; --json has them"
 
 
 def _told(parts: list[Part]) -> list[Part]:

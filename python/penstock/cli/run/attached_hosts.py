@@ -17,7 +17,7 @@ from penstock.cli.output import say
 from penstock.cli.questions.follow_on_hosts import TimeOrder
 from penstock.cli.run.interrupts import Interrupts
 from penstock.errors import PenstockError
-from penstock.process.hosts.attachment import RENEWAL_S
+from penstock.process.hosts.launcher.attachment import RENEWAL_S
 from penstock.process.job.catalogue import Job
 from penstock.process.logs.chronology import Dated
 from penstock.process.logs.reader import Gap, Piece, Worker

@@ -14,14 +14,14 @@ from penstock.cli.run.options import CommandLine
 from penstock.errors.process import JoinInvalid
 from penstock.process.hosts.addresses import address_of_interface, is_loopback, joined
 from penstock.process.hosts.bundle import Bundle
-from penstock.process.hosts.equal_lines import EqualLines
 from penstock.process.hosts.host_directory import HostFile
 from penstock.process.hosts.host_names import NamedHost
+from penstock.process.hosts.launcher.equal_lines import EqualLines
+from penstock.process.hosts.launcher.ssh_origin import keep_origin
 from penstock.process.hosts.shipping.packed_directory import Packed
 from penstock.process.hosts.shipping.ship_plan import ShipPlan, upload
 from penstock.process.hosts.ssh.ssh_login import Shipment
 from penstock.process.hosts.ssh.ssh_start import SshLimits, SshStarter
-from penstock.process.hosts.ssh_origin import keep_origin
 from penstock.process.hosts.starter import HostGreeting
 from penstock.process.job.launch import agent_path, furnish
 from penstock.process.job.spec import JobSpec

@@ -23,7 +23,6 @@ from typing import Any
 from penstock.errors.process import AgentUnusable, BundleInvalid
 from penstock.errors.root import PenstockError
 from penstock.process.hosts import addresses
-from penstock.process.hosts.attachment import is_kept, note_launcher
 from penstock.process.hosts.host_directory import HostFile, HostPlace, furnish_host, versions
 from penstock.process.hosts.host_end import (
     adopt_orphans,
@@ -33,6 +32,7 @@ from penstock.process.hosts.host_end import (
     tell_leader,
     wanted_line,
 )
+from penstock.process.hosts.launcher.attachment import is_kept, note_launcher
 from penstock.process.hosts.line_channel import LineChannel
 from penstock.process.hosts.output_pump import OutputPump
 from penstock.process.job.local_home import local_home

@@ -110,9 +110,10 @@ class LogStream:
     @property
     def is_caught_up(self) -> bool:
         """Whether all that was written before has come, from every host that is heard."""
-        return all(
+        done = [
             source.is_caught_up or source.is_named or source.is_refused for source in self._sources.values()
-        )
+        ]
+        return bool(done) and all(done)
 
     def __iter__(self) -> Iterator[Chunk | Note | None]:
         """What comes; nothing now and then, so that whoever shows it can do so."""

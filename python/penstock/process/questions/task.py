@@ -41,7 +41,7 @@ def _incident(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _attach(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
-    from penstock.process.hosts.attachment import attachment_parts
+    from penstock.process.hosts.launcher.attachment import attachment_parts
 
     return attachment_parts(job, task)
 

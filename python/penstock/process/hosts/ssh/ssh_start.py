@@ -21,8 +21,8 @@ from typing import Any
 
 from penstock.errors.process import HostsMissing
 from penstock.process.hosts.bundle import SIGNALS, Bundle
-from penstock.process.hosts.equal_lines import EqualLines
 from penstock.process.hosts.host_end import OWN_WORDS, end_line, wanted_rows
+from penstock.process.hosts.launcher.equal_lines import EqualLines
 from penstock.process.hosts.ssh.farewell import DONE, MORE
 from penstock.process.hosts.ssh.ssh_again import LoginsAgain
 from penstock.process.hosts.ssh.ssh_login import SSH_TROUBLE, Login, Shipment

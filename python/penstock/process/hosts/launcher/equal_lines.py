@@ -48,8 +48,8 @@ class _Group:
         named = ranges(int(rank) for rank in self.speakers)
         # As sets of hosts are written: trainer-[0-7].
         label = self.role + f"-[{named}]".encode() if self.role else named.encode()
-        found = _NAMED.match(self.first)
-        before, after = (found[1], b"\x1b[0m") if found is not None and found[1] else (b"", b"")
+        prefix = _NAMED.match(self.first)
+        before, after = (prefix[1], b"\x1b[0m") if prefix is not None and prefix[1] else (b"", b"")
         return before + b"[" + label + b"] " + after + self.text
 
 
@@ -77,13 +77,13 @@ class EqualLines:
 
     def add(self, host: str, stream: int, line: bytes, now_s: float) -> None:
         """Take a line that a host wrote, with what the host put before it."""
-        found = _NAMED.match(line)
+        prefix = _NAMED.match(line)
         role: bytes | None
         speaker: int | str
-        if found is None:
+        if prefix is None:
             role, speaker, text = None, host, line
         else:
-            role, speaker, text = found[2] or b"", int(found[3]), line[found.end() :]
+            role, speaker, text = prefix[2] or b"", int(prefix[3]), line[prefix.end() :]
         group = self._group((stream, role, text), (role, speaker), line, now_s)
         group.speakers.append(speaker)
         self._last[role, speaker] = group.number
