@@ -8,7 +8,9 @@ export type HostState = (typeof STATES)[number];
 /** What stands for a state where there is room for a letter. */
 export const LETTERS: Readonly<Record<HostState, string>> = { expired: "X", gone: "G", left: "L", unkillable: "K", unheard: "?", excluded: "e", joining: "j", late: "!", here: "", spare: "s" };
 
+/** Places of the two that are most. */
 const HERE = STATES.indexOf("here");
+/** And of those that are heard too late. */
 const LATE = STATES.indexOf("late");
 /** A state that is not known here stands between the bad and the good ones. */
 const UNKNOWN = STATES.indexOf("joining");

@@ -1,5 +1,6 @@
 // How an imagined job is played, as `penstock simulate --watch` plays it in a terminal: a position that moves with time, and jumps over quiet time. Pure.
 
+/** How many times faster than life it may be played. */
 export const SPEEDS: readonly number[] = [1, 2, 5, 10, 30, 60, 300, 1800, 3600];
 /** Quiet time that is longer than this is jumped over; in seconds of whoever looks. */
 const QUIET_S = 3;

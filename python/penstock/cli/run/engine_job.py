@@ -86,8 +86,8 @@ def run_on_slurm(home: Path, words: CommandLine) -> int:
         allocation = slurm.acquire(request, start, directory)
         if values["detach"]:
             if values["json"]:
-                told = {"allocation": allocation.name, "engine": "slurm", "number": allocation.number}
-                print_json({**told, "directory": str(directory)})
+                names = {"allocation": allocation.name, "engine": "slurm", "number": allocation.number}
+                print_json({**names, "directory": str(directory)})
             else:
                 sys.stdout.write(f"{allocation.name}\n")
                 _tell(
@@ -124,13 +124,13 @@ def host_request(words: CommandLine) -> HostRequest:
 
 
 def _run_inside(home: Path, request: HostRequest, words: CommandLine) -> int:
-    allocated = os.environ.get("SLURM_JOB_NUM_NODES", "1")
-    given = int(allocated) if allocated.isdigit() else 1
+    count = os.environ.get("SLURM_JOB_NUM_NODES", "1")
+    allocated = int(count) if count.isdigit() else 1
     if "nnodes" not in words.given:
-        request = HostRequest(hosts=max(given - request.spares, 1), spares=request.spares)
-    if request.all_hosts > given:
+        request = HostRequest(hosts=max(allocated - request.spares, 1), spares=request.spares)
+    if request.all_hosts > allocated:
         raise UsageError(
-            f"this allocation of Slurm has {given} hosts, and {request.all_hosts} are asked for",
+            f"this allocation of Slurm has {allocated} hosts, and {request.all_hosts} are asked for",
             hint="--nnodes and --spare-hosts together are at most that many",
         )
     start = _start(home, home, request, words)

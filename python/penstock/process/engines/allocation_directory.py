@@ -51,7 +51,7 @@ def new_directory(home: Path, stem: str) -> Path:
     raise HomeUnwritable(home=home, reason=f"no free name for an allocation called {stem}")
 
 
-def note(directory: Path, what: str, **about: Any) -> None:
+def note(directory: Path, what: str, **about: str | int) -> None:
     """A line of the journal, on disk before anything follows from it."""
     line = json.dumps({"at": time.time(), "what": what, **about}) + "\n"
     number = os.open(directory / JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -27,8 +27,8 @@ def usage_parts(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
     rows = [
         msgspec.structs.replace(row, rank=row.rank + first.get(row.role, 0)) for row in watcher.look().rows
     ]
-    told = msgspec.to_builtins(rows[:ROWS_MAX])
-    return [part(told, ranks=[row.rank for row in rows[:ROWS_MAX]], head={"rows": told})]
+    shown = msgspec.to_builtins(rows[:ROWS_MAX])
+    return [part(shown, ranks=[row.rank for row in rows[:ROWS_MAX]], head={"rows": shown})]
 
 
 def usage_of_host(job: Job, host_rank: int, *, patience_s: float = PATIENCE_S) -> tuple[list[Row], str]:

@@ -134,14 +134,14 @@ class LogSender:
             self._beat()
 
     def _begin(self, word: Word) -> None:
-        told, what = word.told, word.what
+        progress, what = word.told, word.what
         self._pattern = None if what.pattern is None else re.compile(what.pattern.encode())
-        self._attempt, self._number, self._sent_bytes = told.attempt, 0, 0
+        self._attempt, self._number, self._sent_bytes = progress.attempt, 0, 0
         self._places = {}
         chosen = self._chosen(what)
-        known = told.places or {}
-        asked = {} if told.fresh else self._asked_places(what, chosen)
-        self._tail = what.tail if self._pattern is not None and not known and not told.fresh else None
+        known = progress.places or {}
+        asked = {} if progress.fresh else self._asked_places(what, chosen)
+        self._tail = what.tail if self._pattern is not None and not known and not progress.fresh else None
         for worker in chosen:
             for stream in what.streams:
                 begin = asked.get((worker, stream), 0)
@@ -207,9 +207,9 @@ class LogSender:
             self._send(parts, contents)
         return any_part
 
-    def _parts(self, dated: Iterator[Dated], told: Told) -> Iterator[Sent]:
+    def _parts(self, dated: Iterator[Dated], progress: Told) -> Iterator[Sent]:
         for at_ms, part in dated:
-            worker, stream, moment = part.worker, part.stream, at_ms + told.clock_ms if at_ms else 0
+            worker, stream, moment = part.worker, part.stream, at_ms + progress.clock_ms if at_ms else 0
             rank = self._first.get(worker.role, 0) + worker.rank
             if isinstance(part, Gap):
                 end = part.offset + part.byte_count

@@ -72,7 +72,7 @@ class _Source:
     number: int = 0
     received: int = 0
     #: Of these bytes, what the host knows of.
-    told: int = 0
+    acknowledged: int = 0
     was_heard: bool = False
     is_named: bool = False
     is_at_rest: bool = False
@@ -86,7 +86,7 @@ class _Source:
 
     def begin(self, attempt: int) -> None:
         """Have it sent again from where it is."""
-        self.attempt, self.number, self.received, self.told = attempt, 0, 0, 0
+        self.attempt, self.number, self.received, self.acknowledged = attempt, 0, 0, 0
 
 
 @dataclass
@@ -216,7 +216,7 @@ class LogStream:
             behind = {
                 rank: source
                 for rank, source in self._sources.items()
-                if source.received - source.told > window // 4
+                if source.received - source.acknowledged > window // 4
             }
             if behind:
                 self._tell(talk, behind, with_places=False)
@@ -229,7 +229,7 @@ class LogStream:
         self._number += 1
         words: list[tuple[int, Told]] = []
         for rank, source in sources.items():
-            source.told = source.received
+            source.acknowledged = source.received
             places = self._places.get(source.source, {}) if with_places and source.run else None
             words.append(
                 (

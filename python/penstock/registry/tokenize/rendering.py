@@ -115,7 +115,7 @@ class Renderer:
         try:
             self._template = environment.from_string(template.text)
             #: Whether the template says itself what is generated.
-            self.marks = _Generation.name_of(environment).found
+            self.marks = _Generation.name_of(environment).is_used
             parsed = instrument(environment.parse(template.text))
             self._marked = self._template if self.marks else environment.from_string(parsed)
         except jinja2.TemplateSyntaxError as reason:
@@ -444,7 +444,7 @@ class _Generation(Extension):
 
     tags = {"generation"}  # noqa: RUF012 - as Jinja declares it
     #: Whether a template has such a block.
-    found = False
+    is_used = False
 
     @staticmethod
     def name_of(environment: jinja2.Environment) -> "_Generation":
@@ -455,7 +455,7 @@ class _Generation(Extension):
 
     def parse(self, parser: Parser) -> nodes.Node:
         """Turn the block into a call with the body as its caller."""
-        self.found = True
+        self.is_used = True
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         call = self.call_method("_marked", [nodes.ContextReference()])

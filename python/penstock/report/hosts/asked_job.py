@@ -87,8 +87,8 @@ class AskedJob:
                 self._read_s = self._clock()
                 self._read_journal()
         with self._lock:
-            found = sorted([*self._told, *self._seen], key=lambda event: event.at_s)
-        return [event for event in found if until_s is None or event.at_s <= until_s][-EVENTS_MAX:]
+            events = sorted([*self._told, *self._seen], key=lambda event: event.at_s)
+        return [event for event in events if until_s is None or event.at_s <= until_s][-EVENTS_MAX:]
 
     def ranks(self, place: int) -> RanksOfHost:
         """What runs on a host, as that host measures it."""

@@ -48,8 +48,8 @@ def groups_of(snapshot: HostSnapshot, *, single_max: int = SINGLE_MAX) -> list[H
     groups: dict[tuple[str, str], list[HostCell]] = {}
     for host in snapshot.hosts:
         groups.setdefault((host.shown_state, snapshot.part_of(host)), []).append(host)
-    found = [HostGroup(hosts, state, part) for (state, part), hosts in groups.items()]
-    return sorted(found, key=lambda group: (badness(group.state), group.part))
+    grouped = [HostGroup(hosts, state, part) for (state, part), hosts in groups.items()]
+    return sorted(grouped, key=lambda group: (badness(group.state), group.part))
 
 
 def span_of(values: Iterable[float | None]) -> tuple[float, float] | None:

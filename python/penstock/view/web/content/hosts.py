@@ -169,8 +169,8 @@ class HostBoards:
         return cast(HostDetail, sendable(detail))
 
     def _running(self) -> list[Job]:
-        found = [] if self._home is None else self._find(self._home)
-        return [job for job in found if job.phase() not in (*FINAL, "lost", ELSEWHERE)]
+        jobs = [] if self._home is None else self._find(self._home)
+        return [job for job in jobs if job.phase() not in (*FINAL, "lost", ELSEWHERE)]
 
     def _at(self, name: str) -> _Watched:
         if name == SIMULATION and self._played is not None:
@@ -194,14 +194,14 @@ class HostBoards:
 
 def text_runs(values: Sequence[str]) -> TextRuns:
     """Equal neighbours as one."""
-    found = [(value, sum(1 for _ in run)) for value, run in groupby(values)]
-    return {"values": [as_text(value) for value, _ in found], "counts": [count for _, count in found]}
+    runs = [(value, sum(1 for _ in run)) for value, run in groupby(values)]
+    return {"values": [as_text(value) for value, _ in runs], "counts": [count for _, count in runs]}
 
 
 def number_runs(values: Sequence[float | None]) -> NumberRuns:
     """The same of numbers."""
-    found = [(value, sum(1 for _ in run)) for value, run in groupby(values)]
-    return {"values": [value for value, _ in found], "counts": [count for _, count in found]}
+    runs = [(value, sum(1 for _ in run)) for value, run in groupby(values)]
+    return {"values": [value for value, _ in runs], "counts": [count for _, count in runs]}
 
 
 def _columns(hosts: Sequence[HostCell]) -> HostColumns:
