@@ -18,7 +18,7 @@ from penstock.state.contract import Copy, Held
 from penstock.torch.device import pinned_memory as pinning
 from penstock.torch.device.cuda import cuda_mover
 from penstock.torch.device.mover import SAFETENSORS_NAMES, as_bytes
-from penstock.torch.tree.tensors import Holder, Leaf, held_of
+from penstock.torch.tree.tensors import Findings, Holder, Leaf, held_of
 
 #: Long enough that work which did not wait would be seen.
 SLEEP_CYCLES = 20_000_000
@@ -66,8 +66,8 @@ def check_forms(host: memoryview) -> int:
 def check_cast(host: memoryview) -> None:
     """Stored in two bytes instead of four."""
     tensor, back = torch.randn(1000, 999, device="cuda"), torch.zeros(1000, 999, device="cuda")
-    (held,) = Holder(0, 1).held(Leaf("t", tensor, dtype="BF16"))
-    (target,) = Holder(0, 1).held(Leaf("t", back, dtype="BF16"))
+    (held,) = Holder(Findings(0, 1)).held(Leaf("t", tensor, dtype="BF16"))
+    (target,) = Holder(Findings(0, 1)).held(Leaf("t", back, dtype="BF16"))
     held.mover.take(copies(held, host, held.bytes)).wait()
     target.mover.put(copies(target, host, held.bytes)).wait()
     assert torch.equal(back, tensor.bfloat16().float())
@@ -81,7 +81,7 @@ def check_order(host: memoryview) -> None:
             tensor.fill_(0)
             torch.cuda._sleep(SLEEP_CYCLES)
             tensor.fill_(trial)
-            (held,) = Holder(0, 1).held(Leaf("t", tensor, restless=restless))
+            (held,) = Holder(Findings(0, 1)).held(Leaf("t", tensor, restless=restless))
             copying = held.mover.take(copies(held, host, held.bytes))
             if not restless:
                 copying.guard()
@@ -124,7 +124,7 @@ def speed(count: int = 800, bytes_: int = 16 << 20) -> dict[str, float]:
     begun = time.perf_counter()
     mover.prepare(memory)
     pinned = time.perf_counter()
-    holder = Holder(0, 1)
+    holder = Holder(Findings(0, 1))
     held = [part for at in range(count) for part in holder.held(Leaf(str(at), tensors[at % 200]))]
     known = time.perf_counter()
     wanted = [Copy(part, 0, memory[at % 200 * bytes_ :][:bytes_]) for at, part in enumerate(held)]
