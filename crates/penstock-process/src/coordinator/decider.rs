@@ -225,7 +225,10 @@ impl Decider {
         // What has not begun will begin; but not any more in a life that ends.
         let failed = history.failure().is_some();
         let ends = stop.is_some() || failed;
-        let awaited = if ends { 0 } else { about.unbegun };
+        // Of many hosts some may have said nothing of a life yet: it has not succeeded before all of its ranks have.
+        let unknown =
+            about.local.is_none() && !about.done && about.running + about.unheard + about.unbegun == 0;
+        let awaited = if ends { 0 } else { about.unbegun.max(u32::from(unknown)) };
         Gang {
             kind: role.kind,
             incarnation: history.incarnation,
