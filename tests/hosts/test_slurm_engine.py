@@ -105,7 +105,7 @@ def _await_given_back(cluster: SlurmCluster, launcher: Launcher) -> None:
 @contextmanager
 def _occupied(cluster: SlurmCluster) -> Iterator[str]:
     """All hosts are somebody else's."""
-    with cluster.job("sleep 300", output=cluster.folder / "occupied.log") as number:
+    with cluster.job("sleep 300", output=cluster.folder / "occupied.log", nodes=HOSTS) as number:
         until(lambda: "RUNNING" in cluster.state(number), lambda: cluster.state(number))
         yield number
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.network_namespace import HostWorld, NamespaceHost
+from tests.hosts.ssh_launcher import GONE_S, RANK, launch, ranks_in
 from tests.hosts.sshd import SBIN, SshHosts
-from tests.hosts.test_ssh import GONE_S, RANK, launch, ranks_in
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("sshd", path=SBIN),
