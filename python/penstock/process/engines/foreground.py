@@ -166,7 +166,9 @@ class ForegroundJob:
         number = self._allocation.number
         while time.monotonic() < until:
             self._show()
-            if self._slurm.look(self._allocation).phase == "ended":
+            now = self._slurm.look(self._allocation)
+            # A host that is lost keeps a job completing for minutes, and the others are free by then.
+            if now.phase == "ended" or now.words == "COMPLETING":
                 self._show()
                 return code
             time.sleep(10 * TURN_S)
