@@ -4,6 +4,7 @@
 //! [`VoterGroup::outgoing`] gives. That call makes durable what the messages promise, once for all of them. When the
 //! disk fails or the protocol panics, the voter is *silent*: it says nothing, leads nothing and tells why.
 
+mod lost_steps;
 mod succession;
 
 use omnipaxos::ballot_leader_election::Ballot;
@@ -11,6 +12,7 @@ use omnipaxos::messages::Message;
 use omnipaxos::messages::ballot_leader_election::{BLEMessage, HeartbeatMsg};
 use omnipaxos::messages::sequence_paxos::{PaxosMessage, PaxosMsg};
 
+use self::lost_steps::Undecided;
 use super::engine::{Engine, Protocol};
 use super::error::{NotLeader, Result, VoteError};
 use super::handover::{Handover, Progress};
@@ -48,6 +50,7 @@ pub struct VoterGroup<S: VoteStorage> {
     failure: Option<VoteError>,
     ticks: u64,
     rivals: Rivals,
+    undecided: Undecided,
     statistics: VoteStatistics,
 }
 
@@ -89,6 +92,7 @@ impl<S: VoteStorage> VoterGroup<S> {
             failure: None,
             ticks: 0,
             rivals: Rivals::default(),
+            undecided: Undecided::default(),
             statistics: VoteStatistics::default(),
         };
         let stored = group.ledger.lock().configuration.clone();
@@ -129,6 +133,7 @@ impl<S: VoteStorage> VoterGroup<S> {
         }
         self.with_protocol(Protocol::tick);
         self.mend_losses();
+        self.wake_followers();
         self.outbid_rivals();
         if self.ticks % RESEND_TICKS == 0 {
             let bodies = self.handover.again(&self.ledger.lock(), &self.sessions);
@@ -335,24 +340,6 @@ impl<S: VoteStorage> VoterGroup<S> {
         };
         if mine.is_some_and(|mine| self.rivals.is_time(self.ticks, mine, voters)) {
             self.with_protocol(Protocol::try_become_leader);
-        }
-    }
-
-    /// Steps that never came: a follower asks its leader to begin again, a leader tells its follower to ask.
-    fn mend_losses(&mut self) {
-        let leader = self.leader();
-        for host in self.sessions.lossy() {
-            let place = self.ledger.lock().configuration.as_ref().and_then(|known| known.place_of(host));
-            match place {
-                Some(_) if leader == Some(self.me) => self.say(host, VoteBody::Lost),
-                Some(place) => {
-                    self.sessions.mend(host);
-                    if leader == Some(host) {
-                        self.resync(place);
-                    }
-                }
-                None => self.sessions.mend(host),
-            }
         }
     }
 
