@@ -22,7 +22,7 @@ from tests.run.small import make, start
 from tests.torch.stream import Stream
 from tests.view.browsing import Watched, watching
 from tests.view.exhibit import Exhibit, add_large
-from tests.view.pictures import PICTURES, RUN_PICTURES, take
+from tests.view.pictures import HOST_JOBS, PICTURES, RUN_PICTURES, take, take_hosts
 from tests.view.serving import serving
 
 PREFIX = "/user/ada/proxy/8090"
@@ -383,9 +383,13 @@ def test_every_picture_of_the_documents_is_produced_and_not_blank(
     kept = {path.name for path in (root / "docs/images").glob("*.png")}
 
     taken = take(tmp_path, browser, exhibit_address) + take(tmp_path, browser, runs_address, RUN_PICTURES)
+    taken += take_hosts(tmp_path, browser, tmp_path)
 
     assert named == kept == {path.name for path in taken}
-    assert kept == {f"{picture.name}.png" for picture in (*PICTURES, *RUN_PICTURES)}
+    assert kept == {
+        *(f"{picture.name}.png" for picture in (*PICTURES, *RUN_PICTURES)),
+        *(f"{name}.png" for _, name, _ in HOST_JOBS),
+    }
     for path in taken:
         assert len(set(lines_of(path))) > 100, f"{path.name} is blank"
     assert sum(path.stat().st_size for path in (root / "docs/images").glob("*.png")) < 1_000_000
