@@ -158,13 +158,21 @@ impl Links {
     }
 
     /// Links over which nothing has come for so long although we spoke: another may get through where they do not.
-    pub(super) fn silent(&mut self, now_ms: u64, limit_ms: u64) -> Vec<LinkId> {
+    pub(super) fn silent(
+        &mut self,
+        now_ms: u64,
+        limit_ms: u64,
+        more_ms: impl Fn(HostId) -> u64,
+    ) -> Vec<LinkId> {
         if now_ms < self.look_ms {
             return Vec::new();
         }
         self.look_ms = now_ms + limit_ms / SILENT_LOOKS;
         let silent = |link: &Link| {
-            link.host.is_some() && link.unanswered_ms.is_some_and(|at_ms| now_ms > at_ms + limit_ms)
+            let late = |host: HostId| {
+                link.unanswered_ms.is_some_and(|at_ms| now_ms > at_ms + limit_ms + more_ms(host))
+            };
+            link.host.is_some_and(late)
         };
         let mut found: Vec<LinkId> =
             self.links.iter().filter(|(_, link)| silent(link)).map(|(id, _)| *id).collect();

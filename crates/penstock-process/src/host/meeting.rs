@@ -17,7 +17,7 @@ use crate::tree::host_list::{HostEntry, HostId, HostList};
 use crate::vote::storage::VoteStorage;
 
 /// Between two requests to the same host.
-const ASK_MS: u64 = 1000;
+pub(super) const ASK_MS: u64 = 1000;
 /// How long a host that was named instead of the endpoint is tried.
 const ELSEWHERE_MS: u64 = 3000;
 /// Until people are told what a host waits for, and between two such sentences.

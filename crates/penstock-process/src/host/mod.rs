@@ -392,7 +392,10 @@ impl<S: VoteStorage> Host<S> {
     /// Ends links that are dead and do not know it, so that their hosts are dialled anew.
     fn give_up_links(&mut self) {
         let limit_ms = (SILENT_BEATS * self.heartbeat_ms()).max(SILENT_MS);
-        for link in self.links.silent(self.now_ms, limit_ms) {
+        // Who has no place yet speaks once in a while only: it asks for one.
+        let list = &self.membership.list;
+        let more_ms = |host| if list.entry(host).is_some() { 0 } else { 3 * meeting::ASK_MS };
+        for link in self.links.silent(self.now_ms, limit_ms, more_ms) {
             self.out.push(Effect::Close(link));
             if let Some(host) = self.links.close(link) {
                 self.lose_route(host);
