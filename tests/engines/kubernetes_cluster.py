@@ -24,7 +24,7 @@ from tests.hosts.network_namespace import HostWorld, NamespaceHost
 from tests.process.jobs import wait_until
 
 PATIENCE_S = 90.0
-TOKEN = "penstock-tests"  # noqa: S105 - of a control plane that lives as long as a test
+TOKEN = "penstock-tests"
 PAUSE, IMAGE = "penstock.test/pause:1", "penstock.test/host:1"
 CHECKOUT = Path(penstock.__file__).parents[2]
 #: What a pod needs of this machine.

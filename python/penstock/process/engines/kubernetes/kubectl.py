@@ -103,7 +103,7 @@ def _told(text: str) -> str:
 
 def _hint(words: str) -> str | None:
     if "(Forbidden)" in words:
-        return "`penstock hosts setup kubernetes` prints the rights that are needed"
+        return "`penstock hosts setup kubernetes --user NAME` prints the rights that are needed"
     if "no matches for kind" in words:
         return "this cluster is too old, or lacks what the template asks for"
     return None
