@@ -68,6 +68,7 @@ _KUBELET: dict[str, Any] = {
     "nodeStatusReportFrequency": "5s",
     "resolvConf": "/dev/null",
     "localStorageCapacityIsolation": False,
+    "volumePluginDir": "/tmp/kubelet-plugins",
 }
 
 
@@ -136,7 +137,6 @@ class KubernetesCluster:
             f"--node-ip={node.address}",
             "--root-dir=/tmp/kubelet",
             "--cert-dir=/tmp/kubelet-pki",
-            "--volume-plugin-dir=/tmp/kubelet-plugins",
         ]
         node.start(kubelet, output=own / "kubelet.log")
         wait_until(lambda: self.is_ready(node), f"{node.name} is ready", timeout_s=PATIENCE_S)
@@ -322,7 +322,10 @@ def _start_control_plane(cluster: KubernetesCluster) -> None:
     control.start(manager, output=folder / "manager.log")
     scheduler = [str(binary / "kube-scheduler"), f"--kubeconfig={folder}/kubeconfig", "--leader-elect=false"]
     control.start(scheduler, output=folder / "scheduler.log")
-    names = f".:53 {{\n  errors\n  kubernetes cluster.local {{\n    kubeconfig {folder}/kubeconfig tests\n    ttl 0\n  }}\n}}\n"
+    names = (
+        f".:53 {{\n  errors\n  kubernetes cluster.local {{\n    kubeconfig {folder}/kubeconfig tests\n    ttl 0\n  }}\n"
+        "  template ANY ANY {\n    rcode NXDOMAIN\n  }\n}\n"
+    )
     (folder / "Corefile").write_text(names)
     control.start([str(binary / "coredns"), "-conf", str(folder / "Corefile")], output=folder / "coredns.log")
 
@@ -347,6 +350,9 @@ def kubernetes_cluster(folder: Path, executable: Path, nodes: int) -> Iterator[K
         cluster = KubernetesCluster(
             world, folder, executable, {"KUBECONFIG": f"{folder}/kubeconfig", "PATH": path}
         )
+        for number, node in enumerate(cluster.nodes):
+            # Answers to pods find their way.
+            cluster.control.run("ip", "route", "add", f"10.244.{number}.0/24", "via", node.address)
         _start_control_plane(cluster)
         for number in range(nodes):
             cluster.start_node(number)
