@@ -57,7 +57,7 @@ pub(super) struct Carrier {
     events: Receiver<Event>,
     woken: File,
     /// The thread's way to wake the loop. Ours as well: without it the end of the thread would wake the loop for ever.
-    waker: Arc<File>,
+    _waker: Arc<File>,
     /// What is sent to whom.
     sends: BTreeMap<network::LinkId, VecDeque<(u64, u64)>>,
     opened: Option<File>,
@@ -88,7 +88,7 @@ impl Carrier {
             pieces: ships.then_some(pieces),
             events,
             woken: woken.into(),
-            waker,
+            _waker: waker,
             sends: BTreeMap::new(),
             opened: None,
         })

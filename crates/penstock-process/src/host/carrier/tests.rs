@@ -104,7 +104,7 @@ fn a_carrier_wakes_nobody_while_it_has_nothing_to_say() {
             system::poll(&mut [interest(carrier.number(), libc::POLLIN)], None);
             told += carrier.take().len();
         }
-        while Arc::strong_count(&carrier.waker) > 1 {
+        while Arc::strong_count(&carrier._waker) > 1 {
             std::thread::yield_now();
         }
         let mut interests = [interest(carrier.number(), libc::POLLIN)];
