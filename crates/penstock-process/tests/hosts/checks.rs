@@ -1,6 +1,6 @@
 //! What must hold after every event, and what must when all is quiet.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use penstock_process::tree::host_list::HostId;
 use penstock_process::tree::summary::{StepHistogram, Summary};
@@ -13,9 +13,20 @@ use crate::world::World;
 /// Who has which host rank after some entries of the journal.
 type Filled = BTreeMap<u32, Option<HostId>>;
 
+/// Who runs a life.
+#[derive(Default)]
+struct Places {
+    /// Hosts by their numbers among them.
+    numbers: HashMap<u32, u32>,
+    /// Of how many hosts each knows: how many say so.
+    hosts: BTreeMap<u32, u32>,
+}
+
 /// What was seen of decisions.
 #[derive(Default)]
 pub(crate) struct Seen {
+    /// Lives that hosts run.
+    lives: BTreeMap<u32, Places>,
     /// Lines of the journal, by number: all voters write the same.
     lines: Vec<Value>,
     /// Host ranks and their hosts by the version of the list, as the journal says.
@@ -29,10 +40,11 @@ pub(crate) struct Seen {
 impl World {
     /// H2: the ranks of a host rank run on one host at a time, but for a machine that was paused from outside.
     pub(crate) fn note_start(&mut self, index: usize) {
-        self.check_size(index);
+        self.note_place(index);
         let node = &self.nodes[index];
         let list = node.host.as_ref().map(|host| host.membership().list.clone());
         let Some(rank) = list.and_then(|list| list.rank_of(node.config.host)) else { return };
+        self.nodes[index].runs_as = Some(rank);
         if let Some(other) = self.runners[rank as usize].replace(index as u32) {
             let node = &self.nodes[other as usize];
             let runs = other as usize != index && node.twin.running && self.now_ms > node.slept_until;
@@ -41,26 +53,33 @@ impl World {
     }
 
     pub(crate) fn note_end(&mut self, index: usize) {
-        for runner in &mut self.runners {
-            runner.take_if(|runner| *runner == index as u32);
+        if let Some(rank) = self.nodes[index].runs_as.take() {
+            self.runners[rank as usize].take_if(|runner| *runner == index as u32);
         }
+        let Some((life, (number, hosts))) = self.nodes[index].runs.take() else { return };
+        let Some(places) = self.seen.lives.get_mut(&life) else { return };
+        places.numbers.remove(&number);
+        if let Some(count) = places.hosts.get_mut(&hosts) {
+            *count -= 1;
+        }
+        places.hosts.retain(|_, count| *count > 0);
     }
 
     /// L1: hosts that run the same life know of equally many, and each has a number of its own among them.
-    fn check_size(&self, index: usize) {
+    fn note_place(&mut self, index: usize) {
         let twin = &self.nodes[index].twin;
-        let peers = self.nodes.iter().enumerate().filter(|(other, node)| {
-            *other != index && node.twin.running && node.twin.life == twin.life && node.host.is_some()
-        });
-        for (other, node) in peers {
-            let (mine, theirs) = (twin.place, node.twin.place);
-            assert!(
-                mine.1 == theirs.1 && mine.0 != theirs.0,
-                "h{index} runs life {:?} as {mine:?} and h{other} as {theirs:?} (number, hosts)\n{}",
-                twin.life,
-                self.notes.join("\n"),
-            );
-        }
+        let (life, place) = (twin.life.unwrap_or(0), twin.place);
+        let places = self.seen.lives.entry(life).or_default();
+        let other = places.numbers.insert(place.0, index as u32);
+        *places.hosts.entry(place.1).or_insert(0) += 1;
+        let same = places.hosts.len() == 1;
+        self.nodes[index].runs = Some((life, place));
+        assert!(
+            same && other.is_none(),
+            "h{index} runs life {life} as {place:?} (number, hosts), {other:?} with the same number, hosts {:?}\n{}",
+            self.seen.lives[&life].hosts,
+            self.notes.join("\n"),
+        );
     }
 
     /// H1: a term never goes back. H2: no rank runs after its lease. H8: every host has the hosts that the journal says.

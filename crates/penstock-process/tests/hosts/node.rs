@@ -106,6 +106,10 @@ pub(crate) struct Node {
     pub(crate) held: Vec<Item>,
     /// It was paused from outside, so it may believe in a lease that is over; until then.
     pub(crate) slept_until: u64,
+    /// The host rank whose ranks it runs.
+    pub(crate) runs_as: Option<u32>,
+    /// The life that it runs: its number among the hosts of it, and how many it knows of.
+    pub(crate) runs: Option<(u32, (u32, u32))>,
 }
 
 impl Node {

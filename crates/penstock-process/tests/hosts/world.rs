@@ -179,6 +179,8 @@ impl World {
             pause: None,
             held: Vec::new(),
             slept_until: 0,
+            runs_as: None,
+            runs: None,
         };
         let index = self.nodes.len();
         self.nodes.push(node);
