@@ -116,8 +116,9 @@ impl Node {
     /// Opens the state directory of the world, as a process that begins.
     pub(crate) fn open_state(&mut self, place: Option<&Path>) {
         self.keeper = place.map(|place| {
-            let directory = StateDirectory::create(place.to_str().expect("text")).expect("opens");
-            std::fs::write(directory.marker(self.config.host.0), "").expect("writes");
+            let directory = StateDirectory::create(place).expect("opens");
+            let mark = place.join("hosts").join(format!("{:016x}", self.config.host.0));
+            std::fs::write(mark, "").expect("writes");
             StateKeeper::new(directory, self.config.host.0, self.config.name.clone())
         });
     }
