@@ -142,6 +142,7 @@ def furnish_join(
     agent_path()
     options = host_options(words.values)
     check_elastic(spec, join.sizes, options)
+    spec.fit_hosts(join.hosts, elastic=bool(join.sizes))
     secret = _join_secret(home, join, words, environment)
     for note in join.notes:
         _note(note)

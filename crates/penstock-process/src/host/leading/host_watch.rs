@@ -43,8 +43,12 @@ impl<S: VoteStorage> Host<S> {
         if leading.known == list.version {
             return;
         }
-        let ranks = |(role, about): (usize, &Role)| match role {
-            0 => {
+        let ranks = |(role, about): (usize, &Role)| match (role, about.host) {
+            (_, Some(bound)) => {
+                let of_host = |host_rank| if host_rank == bound { about.ranks } else { 0 };
+                (0..list.len()).map(of_host).collect()
+            }
+            (0, None) => {
                 let slots: Vec<u32> = list.hosts.iter().map(|entry| entry.slots).collect();
                 // One number says the same of all.
                 if slots.windows(2).all(|two| two[0] == two[1]) {
@@ -53,7 +57,7 @@ impl<S: VoteStorage> Host<S> {
                     slots
                 }
             }
-            _ => vec![about.ranks],
+            (_, None) => vec![about.ranks],
         };
         leading.known = list.version;
         leading.resting = Arc::new(list.resting.clone());
