@@ -141,8 +141,8 @@ def furnish_join(
     """The host directory of this host of a job that others join."""
     agent_path()
     options = host_options(words.values)
-    check_elastic(spec, join.sizes, options)
     spec.fit_hosts(join.hosts, elastic=bool(join.sizes))
+    check_elastic(spec, join.sizes, options)
     secret = _join_secret(home, join, words, environment)
     for note in join.notes:
         _note(note)

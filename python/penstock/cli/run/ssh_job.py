@@ -33,8 +33,8 @@ UNFOLDED_HOSTS = 8
 def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -> int:
     """Start the job on all hosts, and stay until it has ended; detached, until it runs."""
     options = host_options(words.values)
-    check_elastic(spec, asked.sizes.sizes, options)
     spec.fit_hosts(asked.sizes.most, elastic=asked.sizes.is_elastic)
+    check_elastic(spec, asked.sizes.sizes, options)
     if asked.slots:
         spec = replace(spec, roles=[replace(role, ranks=asked.slots) for role in spec.roles])
     # The launcher's own directory of the job: its name, and where to ask.

@@ -297,6 +297,8 @@ class JobSpec:
                 reason=f"{self.name!r} cannot be the name of a job",
                 hint="a letter or digit, then letters, digits, `.`, `_` and `-`, 64 at most",
             )
+        # Hosts are counted by the ranks of the first role, and ranks of many hosts are found by that.
+        object.__setattr__(self, "roles", sorted(self.roles, key=lambda role: role.host is not None))
         if not 1 <= len(self.roles) <= ROLES_MAX:
             raise JobInvalid(field="roles", reason=f"must be 1 to {ROLES_MAX}, got {len(self.roles)}")
         if self.pressure not in PRESSURES:
