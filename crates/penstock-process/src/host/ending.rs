@@ -1,6 +1,6 @@
 //! The end of a job of many hosts: it goes down the tree, hosts say goodbye from the leaves up, and the leader leaves last (H6).
 
-use crate::coordinator::messages::{GangReport, Over};
+use crate::coordinator::messages::{GangReport, Over, Report};
 use crate::host::Host;
 use crate::host::messages::Body;
 use crate::host::subscriptions::LAST_WORDS_MS;
@@ -71,11 +71,10 @@ impl<S: VoteStorage> Host<S> {
     /// Says goodbye for an agent that leaves the job, nothing of it running any more: the host rank is free at once, without a lease. Who leads
     /// cannot say it to anybody: the next leader has to wait until its leases are over in any case.
     pub(super) fn say_leaving(&mut self) {
-        let report = self
-            .agent
-            .report()
-            .filter(|report| self.ending.left.is_none() && report.gangs.iter().all(|gang| gang.alive() == 0));
-        let Some(why) = report.and_then(|report| report.leaves.clone()) else { return };
+        let leaves = |report: &&Report| report.leaves.is_some() && self.ending.left.is_none();
+        let Some(report) = self.agent.report().filter(leaves) else { return };
+        let gone = report.gangs.iter().all(|gang| gang.alive() == 0);
+        let Some(why) = report.leaves.clone().filter(|_| gone) else { return };
         let Some(parent) = self.upward.parent() else { return };
         if self.say(parent, Body::Goodbye { host: self.me.id, why: why.clone() }) {
             self.ending.left = Some(why);

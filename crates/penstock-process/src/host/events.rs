@@ -66,7 +66,7 @@ pub enum Effect {
     /// Open a link.
     Dial(LinkId, std::net::SocketAddr),
     /// Say something.
-    Send(LinkId, Message),
+    Send(LinkId, Box<Message>),
     /// End a link, once what was said is sent.
     Close(LinkId),
     /// Tell the agent of this host.

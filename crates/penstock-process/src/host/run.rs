@@ -277,7 +277,7 @@ impl Driver {
             }
             Effect::Send(link, message) => {
                 if let Some(to) = self.to_network.get(&link).copied() {
-                    self.send(to, message);
+                    self.send(to, *message);
                 }
             }
             Effect::Close(link) => {

@@ -70,14 +70,22 @@ pub(crate) enum Pause {
 }
 
 impl Node {
+    /// A link more.
+    pub(crate) fn add_link(&mut self, link: LinkId, wire: u32, end: u8) {
+        let place = self.links.partition_point(|(known, ..)| *known < link);
+        self.links.insert(place, (link, wire, end));
+    }
+
     /// The wire of a link.
     pub(crate) fn wire(&self, link: LinkId) -> Option<(u32, u8)> {
-        self.links.iter().find(|(known, ..)| *known == link).map(|(_, wire, end)| (*wire, *end))
+        let place = self.links.binary_search_by_key(&link, |(known, ..)| *known).ok()?;
+        let (_, wire, end) = self.links[place];
+        Some((wire, end))
     }
 
     /// Forgets a link; its wire.
     pub(crate) fn unlink(&mut self, link: LinkId) -> Option<(u32, u8)> {
-        let place = self.links.iter().position(|(known, ..)| *known == link)?;
+        let place = self.links.binary_search_by_key(&link, |(known, ..)| *known).ok()?;
         let (_, wire, end) = self.links.remove(place);
         Some((wire, end))
     }
@@ -95,11 +103,13 @@ pub(crate) struct Node {
     pub(crate) stalled: bool,
     /// Grows with every start, so that what was meant for an earlier one is dropped.
     pub(crate) start: u32,
+    /// When it is looked at, and when it wants that.
     pub(crate) tick_at: u64,
+    pub(crate) due_at: u64,
     pub(crate) incoming: u64,
     pub(crate) term_seen: u64,
     pub(crate) list_seen: u64,
-    /// Its links: which wire, and which end of it. Few, or many of which the newest are used.
+    /// Its links in order: which wire, and which end of it.
     pub(crate) links: Vec<(LinkId, u32, u8)>,
     pub(crate) pause: Option<Pause>,
     /// What happens when the pause is over.

@@ -36,6 +36,8 @@ pub(crate) struct World {
     pub(crate) by_address: HashMap<SocketAddr, usize>,
     pub(crate) cuts: Cuts,
     queue: Queue<Item>,
+    /// For the effects of an event.
+    room: Vec<Effect>,
     /// Which host runs the ranks of a host rank.
     pub(crate) runners: Vec<Option<u32>>,
     /// What was seen of decisions, to be compared.
@@ -78,6 +80,7 @@ impl World {
             by_address: HashMap::new(),
             cuts: Cuts::default(),
             queue: Queue::new(),
+            room: Vec::new(),
             runners: vec![None; plan.hosts as usize],
             seen: Seen::default(),
             notes: Vec::new(),
@@ -172,6 +175,7 @@ impl World {
             stalled: false,
             start: 0,
             tick_at: u64::MAX,
+            due_at: 0,
             incoming: 0,
             term_seen: 0,
             list_seen: 0,
@@ -266,11 +270,29 @@ impl World {
         }
     }
 
+    /// Whose it is.
+    pub(crate) fn host_of(&self, item: &Item) -> u32 {
+        match item {
+            Item::Tick(index) | Item::Report(index) | Item::Resume(index) => *index,
+            Item::State(index, ..) | Item::Done(index, ..) => *index,
+            Item::Open(wire, end) | Item::Deliver(wire, end, _) | Item::Close(wire, end) => {
+                self.wires[*wire as usize].ends[usize::from(*end)].0
+            }
+        }
+    }
+
     fn tick(&mut self, index: usize) {
-        if self.nodes[index].tick_at != self.now_ms {
+        let node = &mut self.nodes[index];
+        if node.tick_at != self.now_ms {
             return;
         }
-        self.nodes[index].tick_at = u64::MAX;
+        if node.due_at > self.now_ms {
+            // Something has happened since that put off what it waited for.
+            let due_at = node.due_at;
+            node.tick_at = due_at;
+            return self.push(due_at, Item::Tick(index as u32));
+        }
+        node.tick_at = u64::MAX;
         self.keep_lease(index);
         self.give(index, Event::Tick);
     }
@@ -287,17 +309,20 @@ impl World {
     pub(crate) fn give(&mut self, index: usize, event: Event) {
         let local_ms = self.local_ms(index);
         let Some(host) = self.nodes[index].host.as_mut() else { return };
-        let effects = host.handle(local_ms, event);
-        for effect in effects {
+        let mut effects = host.handle_into(local_ms, event, std::mem::take(&mut self.room));
+        for effect in effects.drain(..) {
             self.carry_out(index, effect);
         }
+        self.room = effects;
         self.check(index);
         let node = &self.nodes[index];
         let Some(host) = &node.host else { return };
         let due_ms = host.due_ms().min(node.twin.lease_due_ms().unwrap_or(u64::MAX)).max(local_ms + 1);
         let at = node.clock.world_ms(due_ms).max(self.now_ms + 1);
+        let node = &mut self.nodes[index];
+        node.due_at = at;
         if at < node.tick_at {
-            self.nodes[index].tick_at = at;
+            node.tick_at = at;
             self.push(at, Item::Tick(index as u32));
         }
     }
