@@ -58,6 +58,9 @@ pub struct HostConfig {
     /// Whether that is here.
     #[serde(default)]
     pub founder: bool,
+    /// It would be here, but another had the port.
+    #[serde(skip)]
+    pub is_displaced: bool,
     /// How many hosts the job has.
     pub nnodes: u32,
     /// With how many it may go on when hosts are lost, itself included; empty where the number is fixed.

@@ -106,6 +106,8 @@ pub enum Effect {
     State(StateTask),
     /// A failure as it is known over all hosts is to be written down.
     Incident(Arc<Value>),
+    /// End; the agent starts another coordinator, which tries everything anew.
+    BeginAgain,
     /// Words for whoever looks for a reason later.
     Note(String),
 }

@@ -91,7 +91,7 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
         Err(ProcessError::Listen { source, .. })
             if config.founder && kept.is_none() && source.kind() == ErrorKind::AddrInUse =>
         {
-            config.founder = false;
+            (config.founder, config.is_displaced) = (false, true);
             listen(&key, config.address, 0)?
         }
         // Nobody can join here, whatever is tried again.
@@ -309,6 +309,7 @@ impl Driver {
             Effect::EndSource(stream) => self.streams.end_sender(stream),
             Effect::FinishSources => self.streams.finish(),
             Effect::Unfollowed(stream, why) => self.streams.refuse(stream, &why),
+            Effect::BeginAgain => self.agent_gone = true,
             Effect::Note(words) => complain!("penstock-host: {words}"),
         }
         None

@@ -143,6 +143,7 @@ impl World {
             address,
             port: PORT,
             endpoint,
+            is_displaced: false,
             founder: number == 0,
             nnodes: self.plan.hosts,
             sizes: self.plan.sizes.clone(),
@@ -373,7 +374,7 @@ impl World {
                 self.shipped.extend(to.map(|to| (index, to as usize)));
             }
             Effect::Incident(incident) => self.incidents.push((index, incident)),
-            Effect::FinishSources | Effect::Note(_) => {}
+            Effect::FinishSources | Effect::BeginAgain | Effect::Note(_) => {}
         }
     }
 
