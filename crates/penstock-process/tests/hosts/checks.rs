@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use penstock_process::lease::host_state::{Fact, HostState};
 use penstock_process::tree::host_list::HostId;
 use penstock_process::tree::summary::{StepHistogram, Summary};
 use penstock_process::vote::ledger::SharedLedger;
@@ -9,6 +10,19 @@ use penstock_process::vote::storage::VoteStorage;
 use serde_json::Value;
 
 use crate::world::World;
+
+/// All that may be found out about a host.
+const FACTS: [Fact; 9] = [
+    Fact::Heard,
+    Fact::Silent,
+    Fact::LeaseOver,
+    Fact::Goodbye,
+    Fact::SeenEnded,
+    Fact::Placed,
+    Fact::Replaced,
+    Fact::Stuck,
+    Fact::Freed,
+];
 
 /// Who has which host rank after some entries of the journal.
 type Filled = BTreeMap<u32, Option<HostId>>;
@@ -35,6 +49,12 @@ pub(crate) struct Seen {
     orders: HashSet<[u64; 2]>,
     /// Hosts that were declared lost, with the moment: once for each entry.
     pub(crate) lost: Vec<(u32, u64)>,
+}
+
+/// Whether the table of steps leads from one state to another, in one step or two.
+fn is_step(from: HostState, to: HostState) -> bool {
+    let next = |state: HostState| FACTS.into_iter().filter_map(move |fact| state.after(fact));
+    next(from).any(|one| one == to || next(one).any(|two| two == to))
 }
 
 impl World {
@@ -125,20 +145,51 @@ impl World {
         assert_eq!(*known, of_list(), "h{index} has another host list {}\n{}", list.version, notes());
     }
 
-    /// H8: what the leader says of hosts is one state for each, and free are those that the journal says, or will next.
-    fn check_leader(&self, index: usize) {
+    /// H8: what the leader says of hosts is one state for each, and each goes from one to another by the table of steps, or because another
+    /// host has its host rank now.
+    fn check_leader(&mut self, index: usize) {
         let Some(host) = &self.nodes[index].host else { return };
         let Some(states) = host.host_states() else { return };
-        let list = &host.membership().list;
+        let (list, term) = (&host.membership().list, host.membership().term);
         assert_eq!(
             states.len(),
             list.len() as usize,
             "h{index} leads and does not know the state of each host"
         );
+        let before = std::mem::replace(&mut self.nodes[index].states_seen, (term, states.clone()));
+        if before.0 != term {
+            return;
+        }
+        for (rank, (from, to)) in (0..).zip(before.1.into_iter().zip(states)) {
+            let placed = from.is_free() && to == HostState::Here;
+            assert!(
+                from == to || placed || is_step(from, to),
+                "host rank {rank} went from {from:?} to {to:?}"
+            );
+        }
     }
 
-    /// H1: an order is given when a majority of voters has all that it follows from.
+    /// H8: when all is quiet, free are the host ranks that the journal says.
+    pub(crate) fn check_states(&self) {
+        let Some(host) = self.leader().and_then(|leader| self.nodes[leader].host.as_ref()) else { return };
+        let list = &host.membership().list;
+        let states = host.host_states().unwrap_or_default();
+        let free = (0..).zip(states).filter(|(_, state)| state.is_free()).map(|(rank, _)| rank);
+        assert_eq!(free.collect::<BTreeSet<u32>>(), list.vacant, "free are others than those in the journal");
+    }
+
+    /// H1: who has seen a term takes no orders of a lower one, and none that are older than those it has. An order is given when a majority of
+    /// voters has all that it follows from.
     pub(crate) fn check_orders(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        let Some(orders) = node.host.as_ref().and_then(|host| host.job_orders()) else { return };
+        let number = [orders.term, orders.number];
+        let before = std::mem::replace(&mut node.orders_seen, number);
+        if number != before {
+            let seen = node.term_seen;
+            assert!(number > before, "h{index} goes from orders {before:x?} back to {number:x?}");
+            assert!(number[0] >= seen, "h{index} has seen term {seen:x} and obeys orders {number:x?}");
+        }
         if !self.plan.checked {
             return;
         }
@@ -248,6 +299,7 @@ impl World {
 
     /// H4: what the leader counts is what is, whatever the tree was and in which order it was heard.
     pub(crate) fn check_counts(&mut self) {
+        self.check_states();
         let Some(leader) = self.leader() else { panic!("nobody leads") };
         let host = |index: usize| self.nodes[index].host.as_ref();
         let Some(told) = host(leader).map(|host| host.summary().clone()) else { return };

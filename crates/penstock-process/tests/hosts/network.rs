@@ -57,6 +57,10 @@ impl Cuts {
             && (self.directions.is_empty() || !self.directions.contains(&(from as u32, to as u32)))
     }
 
+    pub(crate) fn are_none(&self) -> bool {
+        self.directions.is_empty() && self.islands.iter().all(|island| *island == 0)
+    }
+
     pub(crate) fn cut(&mut self, from: usize, to: usize) {
         self.directions.insert((from as u32, to as u32));
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use penstock_process::host::config::{HostConfig, HostStarter};
 use penstock_process::host::{Host, LinkId, Membership};
 use penstock_process::job::Job;
+use penstock_process::lease::host_state::HostState;
 use penstock_process::vote::error::Result as VoteResult;
 use penstock_process::vote::state_keeper::{StateAnswer, StateKeeper, StateTask};
 use penstock_process::vote::storage::{MemoryStorage, VoteStorage};
@@ -109,6 +110,10 @@ pub(crate) struct Node {
     pub(crate) incoming: u64,
     pub(crate) term_seen: u64,
     pub(crate) list_seen: u64,
+    /// The newest orders of this start, by term and number.
+    pub(crate) orders_seen: [u64; 2],
+    /// While it leads in a term: the states of all hosts.
+    pub(crate) states_seen: (u64, Vec<HostState>),
     /// Its links in order: which wire, and which end of it.
     pub(crate) links: Vec<(LinkId, u32, u8)>,
     pub(crate) pause: Option<Pause>,

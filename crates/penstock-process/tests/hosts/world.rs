@@ -180,6 +180,8 @@ impl World {
             incoming: 0,
             term_seen: 0,
             list_seen: 0,
+            orders_seen: [0, 0],
+            states_seen: (0, Vec::new()),
             links: Default::default(),
             pause: None,
             held: Vec::new(),
@@ -207,6 +209,7 @@ impl World {
             votes: Box::new(move || Ok(disk.clone())),
         };
         node.start += 1;
+        node.orders_seen = [0, 0];
         node.open_state(self.plan.state.as_deref());
         node.host = Some(Host::new(local_ms, given, node.kept.clone()));
         self.push(self.now_ms + 1, Item::Report(index as u32));
@@ -408,6 +411,13 @@ impl World {
         let leads = |index: &usize| self.nodes[*index].host.as_ref().is_some_and(|host| host.leads());
         let term = |index: &usize| self.nodes[*index].host.as_ref().map_or(0, |host| host.membership().term);
         (0..self.nodes.len()).filter(leads).max_by_key(term)
+    }
+
+    /// Whether a leader counts a host now.
+    pub(crate) fn is_heard(&self, leader: usize, index: usize) -> bool {
+        let Some(host) = &self.nodes[leader].host else { return false };
+        let rank = host.membership().list.rank_of(self.nodes[index].config.host);
+        rank.is_some_and(|rank| leader == index || host.summary().hosts.contains(rank))
     }
 
     /// How every host stands.
