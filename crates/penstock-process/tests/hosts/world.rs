@@ -122,6 +122,13 @@ impl World {
         index
     }
 
+    fn rack_of(&self, number: usize) -> String {
+        match self.plan.rack {
+            0 => String::new(),
+            hosts => format!("r{}", number as u32 / hosts),
+        }
+    }
+
     fn place_host(&mut self, number: usize, node_rank: Option<u32>) -> usize {
         let bytes = (number as u32 + 1).to_be_bytes();
         let address = IpAddr::V4(Ipv4Addr::new(10, bytes[1], bytes[2], bytes[3]));
@@ -131,15 +138,11 @@ impl World {
             drift_ppm: self.chance.between(0, 2 * self.plan.drift_ppm as u64) as i64 - self.plan.drift_ppm,
             stood_ms: 0,
         };
-        let rack = match self.plan.rack {
-            0 => String::new(),
-            hosts => format!("r{}", number as u32 / hosts),
-        };
         let config = HostConfig {
             host: HostId(self.chance.between(1, u64::MAX - 1)),
             name: format!("h{number}"),
             slots: self.plan.ranks,
-            rack,
+            rack: self.rack_of(number),
             address,
             port: PORT,
             endpoint,

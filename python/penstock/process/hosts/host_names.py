@@ -94,8 +94,8 @@ def parse_host_file(text: str, *, source: str, option: str = "--hostfile") -> li
 
 def _pattern_and_slots(word: str) -> tuple[str, str]:
     """``gpu01:8``, ``[fd00::1]:8`` and ``fd00::1``: names, and slots where they are said."""
-    if found := _BRACKETED.fullmatch(word):
-        return found["name"], found["slots"] or ""
+    if bracketed := _BRACKETED.fullmatch(word):
+        return bracketed["name"], bracketed["slots"] or ""
     if _is_ipv6(word.rpartition("@")[2]):
         return word, ""
     pattern, _, slots = word.partition(":")
