@@ -111,11 +111,6 @@ class KubernetesCluster:
         found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", *chosen, "-o", "json"))["items"]
         return found
 
-    def node_of(self, pod: str) -> NamespaceHost:
-        """The node that a pod was put on."""
-        name = self.kubectl("get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
-        return next(node for node in self.nodes if node.name == name)
-
     def start_node(self, number: int) -> None:
         """Start containerd and kubelet of a node, and wait until pods may run there."""
         node = self.nodes[number]

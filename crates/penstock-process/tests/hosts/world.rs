@@ -146,6 +146,7 @@ impl World {
             address,
             port: PORT,
             endpoint,
+            endpoint_name: String::new(),
             is_displaced: false,
             founder: number == 0,
             nnodes: self.plan.hosts,
