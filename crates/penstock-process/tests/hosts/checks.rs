@@ -102,19 +102,28 @@ impl World {
         );
     }
 
-    /// H1: a term never goes back. H2: no rank runs after its lease. H8: every host has the hosts that the journal says.
+    /// H1: a term never goes back; who has seen one takes no orders of a lower one, and none that are older than those it has. H2: no rank runs
+    /// after its lease. H8: every host has the hosts that the journal says.
     pub(crate) fn check(&mut self, index: usize) {
         let now_ms = self.local_ms(index);
         let node = &mut self.nodes[index];
         let Some(host) = &node.host else { return };
         let term = host.membership().term;
         assert!(term >= node.term_seen, "h{index} went from term {:x} back to {term:x}", node.term_seen);
+        let number = host.job_orders().map_or([0, 0], |orders| [orders.term, orders.number]);
+        let (before, seen) = (std::mem::replace(&mut node.orders_seen, number), node.term_seen);
+        assert!(number >= before, "h{index} goes from orders {before:x?} back to {number:x?}");
+        assert!(
+            number == before || number[0] >= seen,
+            "h{index} has seen term {seen:x} and takes orders {number:x?}"
+        );
         node.term_seen = term;
         if node.twin.running {
             let until_ms = node.twin.lease_until_ms.unwrap_or(0);
             assert!(
                 now_ms <= until_ms,
-                "h{index} runs ranks at {now_ms}, after its lease ended at {until_ms}"
+                "h{index} runs ranks at {now_ms}, after its lease ended at {until_ms}\n{}",
+                self.notes.join("\n")
             );
         }
         if self.plan.checked {
@@ -178,18 +187,8 @@ impl World {
         assert_eq!(free.collect::<BTreeSet<u32>>(), list.vacant, "free are others than those in the journal");
     }
 
-    /// H1: who has seen a term takes no orders of a lower one, and none that are older than those it has. An order is given when a majority of
-    /// voters has all that it follows from.
+    /// H1: an order is given when a majority of voters has all that it follows from.
     pub(crate) fn check_orders(&mut self, index: usize) {
-        let node = &mut self.nodes[index];
-        let Some(orders) = node.host.as_ref().and_then(|host| host.job_orders()) else { return };
-        let number = [orders.term, orders.number];
-        let before = std::mem::replace(&mut node.orders_seen, number);
-        if number != before {
-            let seen = node.term_seen;
-            assert!(number > before, "h{index} goes from orders {before:x?} back to {number:x?}");
-            assert!(number[0] >= seen, "h{index} has seen term {seen:x} and obeys orders {number:x?}");
-        }
         if !self.plan.checked {
             return;
         }

@@ -66,6 +66,26 @@ fn a_host_whose_stuck_processes_end_has_its_rank_back() {
     });
 }
 
+/// Goal: H8: a host has one state, whoever leads. Method: a host that does not vote leaves, and the leader is lost; the next one says of the
+/// first that it left.
+#[test]
+fn what_became_of_a_lost_host_outlives_the_leader() {
+    for_seeds(10, "left", |seed| {
+        let mut world = running(seed, plan(6));
+        world.run_until(world.now_ms + 1000);
+        let leader = world.leader().expect("a leader");
+        let voters = world.nodes[leader].host.as_ref().expect("it leads").membership().list.voters.clone();
+        let votes = |index: &usize| voters.contains(&world.nodes[*index].config.host);
+        let leaves = (0..6).find(|index| !votes(index)).expect("three do not vote");
+        world.dismiss(leaves);
+        world.run_until(world.now_ms + 2000);
+        assert_eq!(states(&mut world)[leaves], "left", "{}", world.notes.join("\n"));
+        world.kill(leader);
+        world.run_until(world.now_ms + 8000);
+        assert_eq!(states(&mut world)[leaves], "left", "{}", world.notes.join("\n"));
+    });
+}
+
 /// Goal: what saw the processes of a host end frees its host rank at once. Method: a host is killed while another waits; somebody tells
 /// the job on any host, and the next life begins long before a lease is over.
 #[test]

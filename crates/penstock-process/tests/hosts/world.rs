@@ -394,8 +394,11 @@ impl World {
         }
     }
 
-    /// Somebody on a host asks, or tells.
+    /// Somebody on a host asks, or tells; nobody does while it is paused.
     pub(crate) fn ask(&mut self, index: usize, question: Question) {
+        if self.nodes[index].pause.is_some() {
+            return;
+        }
         self.give(index, Event::Asked(1, question, PATIENCE_MS));
     }
 
