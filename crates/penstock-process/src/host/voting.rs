@@ -243,8 +243,9 @@ impl<S: VoteStorage> Host<S> {
         voter.version = version.filter(|_| changes).or(voter.version);
         if let Some(change) = record.change.as_ref().filter(|_| changes) {
             voter.lost.extend(change.states.iter().copied());
-            let filled =
-                |rank: &u32| change.back.contains(rank) || change.placed.iter().any(|(placed, _)| placed == rank);
+            let filled = |rank: &u32| {
+                change.back.contains(rank) || change.placed.iter().any(|(placed, _)| placed == rank)
+            };
             voter.lost.retain(|rank, _| !filled(rank));
         }
         let mut lines = record.lines(changes);
