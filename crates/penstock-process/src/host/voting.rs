@@ -210,6 +210,12 @@ impl<S: VoteStorage> Host<S> {
             }
         }
         let decided = voter.group.decided();
+        let leads = |term: u64| voter.group.is_leader() && voter.group.term() == term;
+        if self.leading.as_ref().is_some_and(|leading| !leads(leading.term())) {
+            // What is decided now was not decided in its term, so it gives no orders for it (H1).
+            self.leading = None;
+            self.upward.begin_again();
+        }
         for record in decided {
             self.copy_record(voter.records as usize, &record);
             voter.records += 1;
@@ -243,8 +249,9 @@ impl<S: VoteStorage> Host<S> {
         voter.version = version.filter(|_| changes).or(voter.version);
         if let Some(change) = record.change.as_ref().filter(|_| changes) {
             voter.lost.extend(change.states.iter().copied());
-            let filled =
-                |rank: &u32| change.back.contains(rank) || change.placed.iter().any(|(placed, _)| placed == rank);
+            let filled = |rank: &u32| {
+                change.back.contains(rank) || change.placed.iter().any(|(placed, _)| placed == rank)
+            };
             voter.lost.retain(|rank, _| !filled(rank));
         }
         let mut lines = record.lines(changes);
