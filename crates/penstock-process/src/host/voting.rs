@@ -210,6 +210,12 @@ impl<S: VoteStorage> Host<S> {
             }
         }
         let decided = voter.group.decided();
+        let leads = |term: u64| voter.group.is_leader() && voter.group.term() == term;
+        if self.leading.as_ref().is_some_and(|leading| !leads(leading.term())) {
+            // What is decided now was not decided in its term, so it gives no orders for it (H1).
+            self.leading = None;
+            self.upward.begin_again();
+        }
         for record in decided {
             self.copy_record(voter.records as usize, &record);
             voter.records += 1;

@@ -10,6 +10,12 @@ use crate::{await_life, for_seeds, plan, running};
 /// Small worlds with all kinds of faults.
 const SEEDS: u64 = 60;
 const LEASE_MS: u64 = 6000;
+/// What the directory says to a claim is there by then.
+const CLAIM_MS: u64 = 400;
+/// Until both ends of a link that broke in silence have noticed.
+const SILENT_MS: u64 = 25_000;
+/// How long a host sleeps at most.
+const LONG_MS: u64 = 9000;
 
 fn two(place: &Path, lease_ms: u64) -> Plan {
     Plan { lease_ms, state: Some(place.to_owned()), ..plan(2) }
@@ -116,7 +122,7 @@ fn two_hosts_without_their_state_directory_wait_for_each_other() {
 
 /// A fault that is no loss: a link flaps, messages take long, a host sleeps.
 fn disturb_rarely(world: &mut World, one: usize, rare: &mut Chance) {
-    let for_ms = rare.between(100, 9000);
+    let for_ms = rare.between(100, LONG_MS);
     let fault = rare.between(0, 4);
     world.note(format!("--- rare fault {fault} of h{one}, {for_ms} ms"));
     match fault {
@@ -171,6 +177,11 @@ fn whatever_happens_to_two_hosts_no_rank_runs_twice_and_in_the_end_both_run() {
                     world.nodes.iter_mut().for_each(|node| node.stalled = false);
                     world.run_until(world.now_ms + chance.between(0, 4000));
                     await_votes(&mut world, members);
+                    if rare.is_some() {
+                        // Who has just claimed the directory, and has not heard yet that it may go on alone, is the only one who may.
+                        world.run_until(world.now_ms + CLAIM_MS);
+                        await_votes(&mut world, members);
+                    }
                     world.kill(members[lost]);
                     world.run_until(world.now_ms + chance.between(0, 9000));
                     let number = if lost == 0 { 0 } else { world.nodes.len() };
@@ -182,9 +193,13 @@ fn whatever_happens_to_two_hosts_no_rank_runs_twice_and_in_the_end_both_run() {
         }
         world.heal();
         world.nodes.iter_mut().for_each(|node| node.stalled = false);
+        if rare.is_some() {
+            // Who sleeps wakes first.
+            world.run_until(world.now_ms + LONG_MS);
+        }
         let before = life(&world);
         await_life(&mut world, 2, before, 180_000);
-        world.run_until(world.now_ms + 3000);
+        world.run_until(world.now_ms + SILENT_MS);
         world.check_counts();
     });
 }
