@@ -11,6 +11,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use self::pack::{LENGTH_BYTES, MANIFEST_BYTES_MAX, Manifest};
@@ -55,6 +56,8 @@ pub(super) struct Carrier {
     pieces: Option<Sender<(u64, Vec<u8>)>>,
     events: Receiver<Event>,
     woken: File,
+    /// The thread's way to wake the loop. Ours as well: without it the end of the thread would wake the loop for ever.
+    _waker: Arc<File>,
     /// What is sent to whom.
     sends: BTreeMap<network::LinkId, VecDeque<(u64, u64)>>,
     opened: Option<File>,
@@ -67,8 +70,9 @@ impl Carrier {
         system::set_nonblocking(&woken)?;
         let (pieces, come) = channel();
         let (sender, events) = channel();
+        let waker = Arc::new(File::from(waker));
         if ships {
-            let waker = File::from(waker);
+            let waker = Arc::clone(&waker);
             let tell = move |event| {
                 let _ = sender.send(event);
                 wake(&waker);
@@ -84,6 +88,7 @@ impl Carrier {
             pieces: ships.then_some(pieces),
             events,
             woken: woken.into(),
+            _waker: waker,
             sends: BTreeMap::new(),
             opened: None,
         })
