@@ -50,6 +50,7 @@ def run_faults() -> Table:
             words = f"training with {kind} on 4 hosts, then 2, then 4: equal batches"
             table.add(words, time.perf_counter() - begun, "three lives, torch loaded in each")
     _first_host_cut(table)
+    _refuse_size(table)
     return table
 
 
@@ -132,6 +133,34 @@ def _first_host_cut(table: Table) -> None:
         table.add(
             "host 0 of 4 cut off in a training run, bit-equal", time.perf_counter() - begun, "with a spare"
         )
+
+
+def _refuse_size(table: Table) -> None:
+    """Four hosts may go on with three, which cannot share batches of 16: refused before the first step, not when a host is lost."""
+    with tempfile.TemporaryDirectory(prefix="penstock-faults-") as name:
+        begun = time.perf_counter()
+        folder = Path(name)
+        (folder / "stream").mkdir()
+        make_stream(folder / "stream")
+        words = [
+            "-m",
+            "tests.hosts.train_with_sizes",
+            "ddp",
+            str(folder / "stream"),
+            str(folder / "run"),
+            name,
+        ]
+        options = ("--lease", f"{LEASE_S:g}s", "--sizes", "3,4", "--restarts", "0")
+        with job_of_hosts(folder, 4, options=options) as job:
+            job.path = (ROOT,)
+            job.start(nnodes="3:4", program=words)
+            codes = job.codes(patience_s=TRAINING_S)
+            said = job.output(0)
+        assert 0 not in codes, codes
+        assert "WorldSizeUnfit" in said, said
+        assert "a batch of 16 rows cannot be dealt to 3 lanes" in said, said
+        assert not list(folder.glob("world-*"))
+        table.add("a size that does not fit the batch is refused at the start", time.perf_counter() - begun)
 
 
 def _campaign(table: Table, job: JobOfHosts, whose: str) -> None:
