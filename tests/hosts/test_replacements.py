@@ -43,6 +43,22 @@ def test_two_hosts_that_are_lost_within_one_lease_cost_one_restart(tmp_path: Pat
         (stays,) = votes - {0, second}
         job.await_hosts(1, 0, stays, 4, 5)
         assert job.lives() == [1, 1, 1, 1]
+        # What happened here is a profile for simulations, and it says how little that is.
+        words = (
+            "--faults",
+            "from",
+            job.name(0),
+            "--hosts",
+            "4",
+            "--for",
+            "1h",
+            "--seeds",
+            "1",
+            "--save-every",
+            "10m",
+        )
+        said = job.penstock(0, "simulate", *words)
+        assert "faults: 1 event in" in said.stderr, said
         job.finish()
         assert job.codes(0, stays, 4, 5) == [0, 0, 0, 0]
 

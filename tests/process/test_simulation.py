@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.main import main
+from penstock.cli.simulate.comparison import KEYS
 from penstock.errors import ProfileInvalid, SimulationInvalid
 from penstock.process.job.catalogue import Job
 from penstock.process.simulation import (
@@ -210,6 +211,27 @@ def test_choices_meet_the_same_faults(capsys: pytest.CaptureFixture[str]) -> Non
     table = capsys.readouterr().out
     assert "GPU-days lost" in table
     assert "least" in table
+
+
+#: Two values of everything that may be compared.
+CHOICES = {
+    "spare-hosts": "0,1", "lease": "10s,2m", "save-every": "5m,30m", "save": "1s,30s", "write": "5s,2m", "load": "10s,5m",
+    "start": "1m,10m", "detect": "1s,5m", "hosts": "16,32", "gpus-per-host": "4,8", "racks": "4,16", "nnodes": "16:32,32",
+    "replace-within": "1m,1h", "restarts": "0,100", "for": "1d,2d",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_choice_may_be_compared(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: a comparison is that of two plans. Method: each row is what the command says of that value alone."""
+    usual = [word for word in ("--hosts", "32") if key not in ("hosts", "nnodes")]
+    usual += ["--seeds", "2", *(["--for", "2d"] if key != "for" else [])]
+    document = run_json(capsys, *usual, "--compare", f"{key}={CHOICES[key]}")
+
+    assert [choice["value"] for choice in document["choices"]] == CHOICES[key].split(",")
+    for choice in document["choices"]:
+        alone = run_json(capsys, *usual, f"--{key}", choice["value"])
+        assert alone["seeds"] == choice["seeds"]
 
 
 def test_a_gang_that_may_shrink_does(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
