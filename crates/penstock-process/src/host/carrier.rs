@@ -55,6 +55,9 @@ pub(super) struct Carrier {
     pieces: Option<Sender<(u64, Vec<u8>)>>,
     events: Receiver<Event>,
     woken: File,
+    /// The other end, which the thread has as well: without anybody who may write, the kernel would call ours ready for ever, and the loop
+    /// of the coordinator would never sleep.
+    _waker: File,
     /// What is sent to whom.
     sends: BTreeMap<network::LinkId, VecDeque<(u64, u64)>>,
     opened: Option<File>,
@@ -67,11 +70,13 @@ impl Carrier {
         system::set_nonblocking(&woken)?;
         let (pieces, come) = channel();
         let (sender, events) = channel();
+        let waker = File::from(waker);
         if ships {
-            let waker = File::from(waker);
+            let of_thread =
+                waker.try_clone().map_err(|source| ProcessError::System { call: "dup", source })?;
             let tell = move |event| {
                 let _ = sender.send(event);
-                wake(&waker);
+                wake(&of_thread);
             };
             let work = Work { folder: directory.path().to_owned(), come, tell: Box::new(tell) };
             std::thread::Builder::new()
@@ -84,6 +89,7 @@ impl Carrier {
             pieces: ships.then_some(pieces),
             events,
             woken: woken.into(),
+            _waker: waker,
             sends: BTreeMap::new(),
             opened: None,
         })

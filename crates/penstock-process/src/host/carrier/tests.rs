@@ -8,7 +8,10 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::pack::{self, Manifest};
-use super::{batches, without};
+use super::{COPY, Carrier, PLACE, WHOLE, batches, without};
+use crate::host::Event;
+use crate::job::JobDirectory;
+use crate::system;
 
 fn packed(folder: &Path, name: &str, files: &[(&str, &[u8])], more: &[Value]) -> File {
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
@@ -60,6 +63,31 @@ fn nothing_leads_out_and_a_byte_that_changed_is_found() {
     std::os::unix::fs::FileExt::write_all_at(&file, b"F", manifest.begin).unwrap();
     let told = pack::unpack(&file, &manifest, &folder.path().join("copy")).unwrap_err();
     assert!(told.to_string().starts_with("a has digest"), "{told}");
+}
+
+/// Goal: a coordinator that has nothing to do sleeps. Method: what it polls, of a job without a directory, and of one whose thread has ended.
+#[test]
+fn nobody_is_woken_when_nothing_is_carried_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = JobDirectory::open(folder.path()).unwrap();
+    let is_ready = |carrier: &Carrier, wait_ms| {
+        let mut interests = [system::interest(carrier.number(), libc::POLLIN)];
+        system::poll(&mut interests, Some(std::time::Duration::from_millis(wait_ms)));
+        interests[0].revents != 0
+    };
+    assert!(!is_ready(&Carrier::new(&directory, false).unwrap(), 0));
+    fs::create_dir_all(folder.path().join(COPY)).unwrap();
+    fs::write(folder.path().join(WHOLE), b"").unwrap();
+    std::os::unix::fs::symlink(COPY, folder.path().join(PLACE)).unwrap();
+    let mut carrier = Carrier::new(&directory, true).unwrap();
+    assert!(is_ready(&carrier, 30_000));
+    let mut said = carrier.take();
+    // It says that all is there as its last word, and may be woken for that once more.
+    while is_ready(&carrier, 100) {
+        said.extend(carrier.take());
+        assert!(said.len() < 3, "{}", said.len());
+    }
+    assert!(matches!(said[..], [Event::Shipment { has_all: true, is_ready: true, .. }]));
 }
 
 #[test]
