@@ -28,6 +28,20 @@ def _taken_over(job: JobOfHosts, rank: int) -> int:
     return names.index(_names_by_rank(job)[rank])
 
 
+def test_a_spare_is_warm_and_its_end_changes_nothing_but_a_count(tmp_path: Path) -> None:
+    """Method: Pythons are kept warm; the spare has one and no rank, and is lost with everything on it."""
+    with job_of_hosts(tmp_path, 2, world=3, options=(*USUAL, "--zygote", "always")) as job:
+        _begin(job, 2)
+        until(lambda: job.host(2).pids("zygote/__main__.py"), job.account)
+        assert not job.rank_pids(2)[2]
+        before = job.rank_pids()
+        job.lose(2)
+        until(lambda: job.states(0) == ["here", "here"], job.account)
+        assert (job.rank_pids(), job.lives()) == (before, [0, 0])
+        job.finish()
+        assert job.codes() == [0, 0]
+
+
 def test_two_hosts_that_are_lost_within_one_lease_cost_one_restart(tmp_path: Path) -> None:
     """Goal: the gang restarts once. Method: the second is lost when the first is already missed; there are two spares. A majority of those who
     keep the journal stays, because without one nobody may decide anything."""
@@ -43,6 +57,10 @@ def test_two_hosts_that_are_lost_within_one_lease_cost_one_restart(tmp_path: Pat
         (stays,) = votes - {0, second}
         job.await_hosts(1, 0, stays, 4, 5)
         assert job.lives() == [1, 1, 1, 1]
+        # Nobody else moves.
+        after, names = _names_by_rank(job), [host.name for host in job.world.hosts]
+        assert (after[0], after[stays]) == (names[0], names[stays])
+        assert {after[first], after[second]} == {names[4], names[5]}
         # What happened here is a profile for simulations, and it says how little that is.
         words = (
             "--faults",
