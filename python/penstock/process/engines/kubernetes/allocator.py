@@ -31,6 +31,8 @@ from penstock.process.engines.kubernetes.pod_state import (
 )
 
 TEMPLATE_BYTES_MAX = 1 << 20
+#: States of hosts that run nothing any more.
+OVER = frozenset({"expired", "gone", "left"})
 
 
 class KubernetesAllocator:
@@ -132,12 +134,12 @@ class KubernetesAllocator:
         doubtful = [pod for pod in self.pods if pod.phase == "running" and pod.is_doubtful]
         if not doubtful:
             return ()
-        expired = expired_hosts(
-            self.reach(allocation, (), self.own_command("hosts", "--json", allocation.name))
-        )
+        kept = kept_hosts(self.reach(allocation, (), self.own_command("hosts", "--json", allocation.name)))
+        if not kept:
+            return ()
         said = []
         for pod in doubtful:
-            if f"{allocation.name}-{pod.number}" in expired and pod.name not in self._replaced:
+            if f"{allocation.name}-{pod.number}" not in kept and pod.name not in self._replaced:
                 self._replaced.add(pod.name)
                 self.replace(pod)
                 said.append(f"the lease of {pod.name} on {pod.node} has ended; Kubernetes makes it anew")
@@ -206,14 +208,14 @@ class KubernetesAllocator:
         return manifest(name, request, pod, wish, template)
 
 
-def expired_hosts(command: Sequence[str]) -> set[str]:
-    """Hosts whose lease has ended, as the job says; none where it does not answer."""
+def kept_hosts(command: Sequence[str]) -> set[str]:
+    """Hosts that may still run ranks, as the job says; none where it does not answer. One whose lease has ended may be gone from its list."""
     try:
         done = subprocess.run(
             command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S, check=False
         )
         hosts = json.loads(done.stdout)["hosts"] if done.returncode == 0 else []
-        return {str(host["name"]) for host in hosts if host["state"] in ("expired", "gone", "left")}
+        return {str(host["name"]) for host in hosts if host["state"] not in OVER}
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
         return set()
 
