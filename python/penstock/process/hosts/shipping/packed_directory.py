@@ -1,6 +1,6 @@
 """A working directory as one file, to be sent to all hosts of a job: what is in it is found out, and refused, before anything is started.
 
-Which files these are says ``directory_listing``. The file begins with the length of a manifest, then the manifest as JSON, then all contents
+Which files these are says ``shipped_paths``. The file begins with the length of a manifest, then the manifest as JSON, then all contents
 (``crates/penstock-process/src/host/carrier/pack.rs`` reads it). Each content has its digest, so a host asks only for what it does not have from
 an earlier job.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from penstock.errors.process import DirectoryUnshippable
-from penstock.process.hosts.shipping.directory_listing import listed_paths
+from penstock.process.hosts.shipping.shipped_paths import listed_paths
 from penstock.process.job.catalogue import FINAL, Job
 
 #: All contents together, and all entries.
