@@ -62,6 +62,8 @@ pub(super) struct HostPlace {
     pub(super) stderr_ms: u64,
     /// The network interface that other hosts reach.
     interface: Option<String>,
+    /// How many hosts the last life had that began here.
+    begun_hosts: Option<u32>,
 }
 
 /// What a life on a host of many adds to the variables of a rank.
@@ -90,6 +92,14 @@ impl HostPlace {
             self.interface = standing.interface.clone().or_else(|| interface_of(&standing.address));
             self.standing = Some(standing.clone());
         }
+    }
+
+    /// A life begins. In words, where it has another number of hosts than the one before.
+    pub(super) fn begin(&mut self) -> Option<String> {
+        let hosts = self.standing.as_ref()?.hosts;
+        let before = self.begun_hosts.replace(hosts).filter(|before| *before != hosts)?;
+        let noun = if hosts == 1 { "host" } else { "hosts" };
+        Some(format!("the job goes on with {hosts} {noun} instead of {before}"))
     }
 
     /// The rank of the first worker of a role on this host.
@@ -346,6 +356,20 @@ mod tests {
         let (variables, removed) = seen(&uneven, 0, &["SLURM_TASKS_PER_NODE"]);
         assert!(!variables.contains_key("SLURM_TASKS_PER_NODE"));
         assert!(removed.contains("SLURM_TASKS_PER_NODE"));
+    }
+
+    #[test]
+    fn a_life_with_another_number_of_hosts_says_so_once() {
+        let mut place = HostPlace::default();
+        assert_eq!(place.begin(), None);
+        let mut began = |hosts| {
+            place.note(Some(&Standing { hosts, ..standing() }));
+            place.begin()
+        };
+        assert_eq!([began(4), began(4)], [None, None]);
+        assert_eq!(began(1).as_deref(), Some("the job goes on with 1 host instead of 4"));
+        assert_eq!(began(1), None);
+        assert_eq!(began(4).as_deref(), Some("the job goes on with 4 hosts instead of 1"));
     }
 
     #[test]
