@@ -54,7 +54,8 @@ pub(super) struct Carrier {
     whole: PathBuf,
     pieces: Option<Sender<(u64, Vec<u8>)>>,
     events: Receiver<Event>,
-    woken: File,
+    /// What the thread wakes us by; nothing where there is none, or it is over.
+    woken: Option<File>,
     /// What is sent to whom.
     sends: BTreeMap<network::LinkId, VecDeque<(u64, u64)>>,
     opened: Option<File>,
@@ -67,7 +68,7 @@ impl Carrier {
         system::set_nonblocking(&woken)?;
         let (pieces, come) = channel();
         let (sender, events) = channel();
-        if ships {
+        let woken = if ships {
             let waker = File::from(waker);
             let tell = move |event| {
                 let _ = sender.send(event);
@@ -78,25 +79,39 @@ impl Carrier {
                 .name("penstock-carrier".to_owned())
                 .spawn(move || work.run())
                 .map_err(|source| ProcessError::System { call: "thread", source })?;
-        }
+            Some(File::from(woken))
+        } else {
+            None
+        };
         Ok(Self {
             whole: directory.file(WHOLE),
             pieces: ships.then_some(pieces),
             events,
-            woken: woken.into(),
+            woken,
             sends: BTreeMap::new(),
             opened: None,
         })
     }
 
-    /// What to poll.
+    /// What to poll: nothing where no thread will say anything any more. Its end of the pipe is closed then, and a closed end can be read
+    /// for ever.
     pub(super) fn number(&self) -> RawFd {
-        self.woken.as_raw_fd()
+        self.woken.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
     /// What the thread says.
     pub(super) fn take(&mut self) -> Vec<Event> {
-        while (&self.woken).read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
+        if let Some(mut woken) = self.woken.as_ref() {
+            let over = loop {
+                match woken.read(&mut [0; 64]) {
+                    Ok(count) if count > 0 => {}
+                    end => break end.is_ok(),
+                }
+            };
+            if over {
+                self.woken = None;
+            }
+        }
         self.events.try_iter().collect()
     }
 

@@ -8,7 +8,10 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::pack::{self, Manifest};
-use super::{batches, without};
+use super::{Carrier, batches, without};
+use crate::host::Event;
+use crate::job::JobDirectory;
+use crate::system::{self, interest};
 
 fn packed(folder: &Path, name: &str, files: &[(&str, &[u8])], more: &[Value]) -> File {
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
@@ -39,6 +42,27 @@ fn files_links_and_modes_come_out_as_they_were_packed() {
     assert_eq!(fs::read(to.join("none")).unwrap(), b"");
     assert_eq!(fs::metadata(to.join("a")).unwrap().permissions().mode() & 0o777, 0o640);
     assert!(to.join("empty").is_dir());
+}
+
+/// Goal: a coordinator that has nothing to do sleeps. Method: a job that brings nothing along, and one whose copy was there before the thread
+/// began, so that it is over at once: nothing is left that could wake anybody.
+#[test]
+fn who_carries_nothing_or_is_done_wakes_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = JobDirectory::open(folder.path()).unwrap();
+    assert!(Carrier::new(&directory, false).unwrap().number() < 0);
+
+    for name in [super::COPY, super::PLACE] {
+        fs::create_dir_all(folder.path().join(name)).unwrap();
+    }
+    fs::write(folder.path().join(super::WHOLE), b"").unwrap();
+    let mut carrier = Carrier::new(&directory, true).unwrap();
+    let mut said = Vec::new();
+    while carrier.number() >= 0 {
+        system::poll(&mut [interest(carrier.number(), libc::POLLIN)], None);
+        said.extend(carrier.take());
+    }
+    assert!(matches!(said[..], [Event::Shipment { is_ready: true, .. }]));
 }
 
 #[test]
