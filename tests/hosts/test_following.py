@@ -31,8 +31,12 @@ while time.monotonic() < until and not os.path.exists(f"{folder}/finish"):
             print(f"{words} {number}")
         print(f"{words} done", flush=True)
     time.sleep(0.01)
+if os.path.exists(f"{folder}/farewell"):
+    print("\\n".join(f"farewell {number} of {rank} {'x' * 80}" for number in range(30_000)))
 print(f"last words of {rank}", flush=True)
 """
+#: What a host writes at the end: more than may be on its way at once.
+FAREWELL = 30_000
 
 
 @pytest.fixture(scope="module")
@@ -179,14 +183,21 @@ def test_a_coordinator_that_is_killed_costs_no_line(job: JobOfHosts) -> None:
 
 
 def test_the_last_words_of_all_hosts_come_before_the_end(job: JobOfHosts) -> None:
-    """Method: on a leaf, whose coordinator leaves before those above it; so this is the last test."""
+    """Goal: P5, the end waits for what was written, not for a moment. Method: on a leaf, whose coordinator leaves before those above it; so
+    this is the last test. Ranks write more than may be on its way at once and end; a sender gets no processor until its ranks are gone."""
     with following(job, 2, "end", "--tail", "1") as (output, reader):
         until(lambda: len(_seen(output)) == 2 * HOSTS, job.account)
         _say(job, 1, "hello")
         _await(output, "[1] hello done", job=job)
+        (job.folder / "farewell").touch()
+        (sender,) = _senders(job, 3)
+        os.kill(sender, signal.SIGSTOP)
         job.finish()
+        until(lambda: not job.rank_pids(3)[3], job.account)
+        os.kill(sender, signal.SIGCONT)
         assert job.codes() == [0] * HOSTS
         until(lambda: reader.poll() is not None, job.account)
-        words = {f"[{rank}] last words of {rank}" for rank in range(8)}
-        assert words <= set(_seen(output)), _seen(output)
-        assert reader.returncode == 0, _seen(output)
+        lines = _seen(output)
+        assert {f"[{rank}] last words of {rank}" for rank in range(8)} <= set(lines), lines[-20:]
+        assert sum("farewell" in line for line in lines) == 8 * FAREWELL, lines[-20:]
+        assert reader.returncode == 0, lines[-20:]

@@ -315,6 +315,13 @@ impl Driver {
 
     fn send(&mut self, to: network::LinkId, message: Message) {
         let bytes = |message: &Message| serde_json::to_vec(message).expect("a message is plain values");
+        if matches!(message.body, Body::Goodbye { .. })
+            && self.network.bulk_bytes(to) > 0
+            && self.network.send_bulk(to, &bytes(&message))
+        {
+            // Who hears it may leave at once, and takes what comes after it along to nobody: so it stands behind what was said last.
+            return;
+        }
         let Body::List(ListNews::Whole(list)) = &message.body else {
             self.network.send(to, &bytes(&message));
             return;
