@@ -10,8 +10,8 @@ use penstock_process::tree::rank_set::RankSet;
 use serde_json::{Value, json};
 
 use crate::chance::Chance;
-use crate::tasks::LOG_BYTES;
 use crate::node::{Pause, Plan};
+use crate::tasks::LOG_BYTES;
 use crate::{for_seeds, plan, running};
 
 /// Seeds that are tried.
