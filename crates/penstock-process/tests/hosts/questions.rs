@@ -240,7 +240,6 @@ fn too_many_questions_and_unknown_ones_are_refused_with_a_reason() {
     world.ask(asker, what);
     world.run_until(world.now_ms + 500);
     let answer = world.answers.pop().expect("an answer");
-    assert_eq!(set(&answer["account"]["refused"][0]["hosts"]).count(), 1, "{answer}");
-    assert_eq!(answer["account"]["refused"].as_array().map(Vec::len), Some(3));
+    assert_eq!(set(&answer["account"]["refused"][0]["hosts"]), RankSet::of(0..3), "{answer}");
     assert!(answer["account"]["answered"].as_str() == Some(""));
 }

@@ -15,6 +15,7 @@ from penstock.process.questions.number_ranges import ranges
 from penstock.process.stacks.collectives import waiting_line
 from penstock.process.stacks.py_spy import FORBIDDEN
 from penstock.process.stacks.text import shown_groups
+from penstock.report.quantities import number_of
 
 
 def stacks_of_hosts(
@@ -42,6 +43,6 @@ def stacks_of_hosts(
     print_text(shown_groups(groups, total) if groups else f"{job.id}: no worker runs")
     if line := waiting_line(groups):
         say(line)
-    say(f"{total} workers, {len(groups)} groups, {took_s:.2f} s")
+    say(f"{number_of(total, 'worker')}, {number_of(len(groups), 'group')}, {took_s:.2f} s")
     say(answer.account.line())
     return 0 if answer.account.is_whole else 1
