@@ -201,3 +201,34 @@ def test_the_last_words_of_all_hosts_come_before_the_end(job: JobOfHosts) -> Non
         assert {f"[{rank}] last words of {rank}" for rank in range(8)} <= set(lines), lines[-20:]
         assert sum("farewell" in line for line in lines) == 8 * FAREWELL, lines[-20:]
         assert reader.returncode == 0, lines[-20:]
+
+
+def test_a_host_in_reserve_that_takes_over_is_followed_on_from_its_first_line(tmp_path: Path) -> None:
+    """Method: two hosts and one in reserve; the second is lost with all on it while both ranks are followed on the first."""
+    with job_of_hosts(tmp_path, 2, world=3) as job:
+        (tmp_path / PROGRAM.name).write_text(WRITER)
+        job.start(0, 1)
+        job.await_hosts(0, 0, 1)
+        job.start(2, node_rank=None)
+        names = [host.name for host in job.world.hosts]
+        until(lambda: any(row["name"] == names[2] for row in _hosts(job)), job.account)
+        with following(job, 0, "spare", "--ranks", "0-1") as (output, reader):
+            _await(output, "[0] rank 0 lives here", "[1] rank 1 lives here", job=job)
+            job.lose(1)
+            job.await_hosts(1, 0, 2)
+            _say(job, 1, "hello")
+            _await(output, "[1] hello done", job=job)
+            note = f"note: {names[2]} has host rank 1 now, in place of {names[1]}"
+            _await(output, note, job=job)
+            # Both began again, and what the new host wrote is told from its first line on.
+            assert _seen(output).count("[1] rank 1 lives here") == 2, _seen(output)
+            job.finish()
+            assert job.codes(0, 2) == [0, 0]
+            until(lambda: reader.poll() is not None, job.account)
+            assert {"[0] last words of 0", "[1] last words of 1"} <= set(_seen(output)), _seen(output)
+            assert reader.returncode == 0, _seen(output)
+
+
+def _hosts(job: JobOfHosts) -> list[dict[str, object]]:
+    rows = job.ask(0, "hosts")
+    return list(rows[0].get("hosts") or []) if rows else []

@@ -32,7 +32,7 @@ def fitted(
             break
         kept = [place for place in kept if heads[place] != head]
     room = columns - before_last()
-    if room < LAST_CUT_MIN and len(kept) > 1:
+    if room < max(LAST_CUT_MIN, cell_len(heads[kept[-1]])) and len(kept) > 1:
         kept, room = kept[:-1], columns
     lines = [[row[place] for place in kept] for row in rows]
     return [heads[place] for place in kept], [[*line[:-1], _cut(line[-1], room)] for line in lines]
