@@ -75,8 +75,7 @@ def _reach(reach: Sequence[str], words: Sequence[str]) -> int:
     """The same command on a host of the job; there it does not go further."""
     import subprocess
 
-    again = [*reach, sys.executable, "-m", "penstock.cli.main", *words]
-    return subprocess.run(again, env={**os.environ, REACHED: "1"}, check=False).returncode
+    return subprocess.run([*reach, *words], env={**os.environ, REACHED: "1"}, check=False).returncode
 
 
 def _is_adrift() -> bool:

@@ -23,6 +23,7 @@ app = command_app(
 COMMANDS = {
     "list": ("Show the hosts of a job: host rank, state, address, who votes and who leads.", "list_command"),
     "key": ("Make the key of your hosts unless there is one, and say how to copy it.", "key_command"),
+    "setup": ("Print the rights that renting hosts needs.", "setup_command"),
 }
 
 for _name, (_purpose, _module) in COMMANDS.items():
