@@ -70,9 +70,7 @@ def main() -> int:
     work = WORK.get(kind) if isinstance(kind, str) else None
     try:
         if work is None:
-            answer: dict[str, Any] = {
-                "refused": f"this host has another version and cannot do {kind!r}"
-            }
+            answer: dict[str, Any] = {"refused": f"this host has another version and cannot do {kind!r}"}
         else:
             answer = {"parts": work(Job(Path(sys.argv[1])), task)}
     except PenstockError as problem:
