@@ -39,8 +39,8 @@ def command_app(name: str, purpose: str, *, examples: str) -> "App":
 
 
 def check_reader() -> None:
-    """Raise ``BrokenPipeError`` where nobody reads our output any more. Who follows may have nothing to write for hours, and so would not notice
-    that `head` has left.
+    """End as with a broken pipe where nobody reads our output any more. Who follows may have nothing to write for hours, and so would not
+    notice that `head` has left.
     """
     watch = select.poll()
     watch.register(sys.stdout.fileno(), 0)
