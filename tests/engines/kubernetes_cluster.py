@@ -111,10 +111,14 @@ class KubernetesCluster:
         found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", *chosen, "-o", "json"))["items"]
         return found
 
-    def node_of(self, pod: str) -> NamespaceHost:
-        """The node that a pod was put on."""
-        name = self.kubectl("get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
-        return next(node for node in self.nodes if node.name == name)
+    def log_in(self, user: str) -> None:
+        """A context of the kubeconfig by which a user without any rights asks."""
+        path = self.folder / "kubeconfig"
+        found = json.loads(path.read_text())
+        about = {"cluster": "tests", "user": user, "namespace": "default"}
+        found["users"].append({"name": user, "user": {"token": f"{TOKEN}-{user}"}})
+        found["contexts"].append({"name": user, "context": about})
+        path.write_text(json.dumps(found))
 
     def start_node(self, number: int) -> None:
         """Start containerd and kubelet of a node, and wait until pods may run there."""
@@ -277,7 +281,7 @@ def _kubeconfig(server: str) -> str:
 
 def _start_control_plane(cluster: KubernetesCluster) -> None:
     control, folder = cluster.control, cluster.folder
-    (folder / "tokens.csv").write_text(f'{TOKEN},tests,1,"system:masters"\n')
+    (folder / "tokens.csv").write_text(f'{TOKEN},tests,1,"system:masters"\n{TOKEN}-ada,ada,2\n')
     (folder / "kubeconfig").write_text(_kubeconfig(f"https://{control.address}:6443"))
     keys = ["openssl", "genrsa", "-out", str(folder / "accounts.key"), "2048"]
     subprocess.run(keys, check=True, capture_output=True)

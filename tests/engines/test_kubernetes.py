@@ -12,6 +12,7 @@ import pytest
 from penstock.process.engines.allocation_directory import story
 from tests.engines.kubernetes_cluster import KubernetesCluster
 from tests.hosts.job_of_hosts import until
+from tests.hosts.network_namespace import NamespaceHost
 
 PROGRAM = Path(__file__).with_name("pod_program.py")
 USUAL = ("--ranks", "1", "--lease", "4s", "--zygote", "never", "--backoff", "0s")
@@ -68,6 +69,14 @@ class Launcher:
         """Until every rank has begun so many lives."""
         until(lambda: all(len(self.lives(rank)) == count for rank in range(ranks)), self.story, LONG_S)
         assert not list(self.place.glob("twice-*"))
+
+    def asked(self, *words: str) -> str:
+        """What a command of ours says outside of the pods."""
+        done = self.cluster.control.run(
+            sys.executable, "-m", "penstock.cli.main", *words, variables=self.variables
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
 
     def story(self) -> str:
         """What is needed to understand a failure."""
@@ -142,44 +151,114 @@ def test_detached_it_returns_and_commands_reach_the_job(cluster: KubernetesClust
     launcher = Launcher(cluster, "wait", "--nnodes", "2", "--detach")
     assert launcher.wait() == 0, launcher.said()
     launcher.await_lives(1, ranks=2)
-
-    def asked(*words: str) -> str:
-        done = cluster.control.run(
-            sys.executable, "-m", "penstock.cli.main", *words, variables=launcher.variables
-        )
-        assert done.returncode == 0, done
-        return done.stdout + done.stderr
-
-    assert "2 of 2 ranks" in asked("ps", launcher.allocation)
-    asked("stop", launcher.allocation)
+    assert "2 of 2 ranks" in launcher.asked("ps", launcher.allocation)
+    launcher.asked("stop", launcher.allocation)
     until(
         lambda: not any(_is_running(pod) for pod in cluster.pods(launcher.allocation)), launcher.story, LONG_S
     )
 
 
 def test_a_node_without_power_is_replaced_by_a_spare_after_its_lease(cluster: KubernetesCluster) -> None:
-    """Goal: H2 and H3 on Kubernetes. Method: the node of rank 0 loses its power; a pod in reserve is there."""
-    launcher = Launcher(cluster, "wait", "--nnodes", "2", "--spare-hosts", "1")
-    launcher.await_lives(1, ranks=2)
-    first = next(
-        node
-        for node in cluster.nodes
-        if any(
-            pod["spec"].get("nodeName") == node.name
-            and pod["metadata"]["name"].startswith(f"{launcher.allocation}-0")
-            for pod in cluster.pods(launcher.allocation)
-        )
-    )
-    number = cluster.nodes.index(first)
-    cluster.power_off(first)
+    """Goal: H2 and H3 on Kubernetes, and its pod is made anew. Method: a node with one rank loses its power; a pod in reserve is there."""
+    launcher = Launcher(cluster, "wait", "--nnodes", str(HOSTS), "--spare-hosts", "1")
+    launcher.await_lives(1)
+    name = launcher.allocation
+    until(lambda: "spare" in launcher.asked("hosts", "list", name), launcher.story, LONG_S)
+    lost = _node_of_one_rank(cluster, name)
+    number = cluster.nodes.index(lost)
+    cluster.power_off(lost)
     try:
-        launcher.await_lives(2, ranks=2)
+        launcher.await_lives(2)
+        until(lambda: "Kubernetes makes it anew" in launcher.said(), launcher.story, LONG_S)
+        until(lambda: len(launcher.asked("hosts", "list", name).split("spare")) > 1, launcher.story, LONG_S)
+        assert [len(launcher.lives(rank)) for rank in range(HOSTS)] == [2] * HOSTS
         (launcher.place / "finish").touch()
         assert launcher.wait() == 0, launcher.story()
     finally:
-        first.join()
         cluster.boot_node(number)
     _await_given_back(cluster)
+
+
+def test_a_drained_node_says_goodbye_and_its_rank_is_free_at_once(cluster: KubernetesCluster) -> None:
+    """Goal: an eviction is an orderly end of a host. Method: `kubectl drain` with a lease that is far longer than the wait."""
+    launcher = Launcher(cluster, "wait", "--nnodes", str(HOSTS), "--spare-hosts", "1", "--lease", "10m")
+    launcher.await_lives(1)
+    until(lambda: "spare" in launcher.asked("hosts", "list", launcher.allocation), launcher.story, LONG_S)
+    node = _node_of_one_rank(cluster, launcher.allocation, but=0)
+    drain = ["drain", node.name, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=60s"]
+    try:
+        cluster.kubectl(*drain)
+        launcher.await_lives(2)
+    finally:
+        cluster.kubectl("uncordon", node.name)
+    (launcher.place / "finish").touch()
+    assert launcher.wait() == 0, launcher.story()
+    _await_given_back(cluster)
+
+
+def test_a_rank_that_fails_begins_again_inside_of_its_pod(cluster: KubernetesCluster) -> None:
+    """Goal: Kubernetes restarts nothing that we can. Method: kill -9 of a rank; the pods stay those that they were."""
+    launcher = Launcher(cluster, "wait", "--nnodes", str(HOSTS), "--restarts", "3")
+    launcher.await_lives(1)
+    before = {pod["metadata"]["uid"] for pod in cluster.pods(launcher.allocation)}
+    script = "for p in /proc/[0-9]*; do grep -qz ^RANK=1$ $p/environ 2>/dev/null && kill -9 ${p#/proc/}; done; true"
+    name = next(
+        pod["metadata"]["name"]
+        for pod in cluster.pods(launcher.allocation)
+        if pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == "1"
+    )
+    cluster.kubectl("exec", name, "--", "sh", "-c", script)
+    launcher.await_lives(2)
+    assert {pod["metadata"]["uid"] for pod in cluster.pods(launcher.allocation)} == before
+    (launcher.place / "finish").touch()
+    assert launcher.wait() == 0, launcher.story()
+    _await_given_back(cluster)
+
+
+def test_no_rank_notices_a_control_plane_that_stands_still(cluster: KubernetesCluster) -> None:
+    """Goal: ranks need no engine. Method: the API server is stopped while ranks run, for longer than a lease and than a request may take."""
+    launcher = Launcher(cluster, "wait", "--nnodes", str(HOSTS))
+    launcher.await_lives(1)
+    servers = cluster.control.kill(signal.SIGSTOP, "bin/kube-apiserver")
+    assert servers
+    try:
+        until(lambda: "nothing follows from that" in launcher.said(), launcher.said, LONG_S)
+    finally:
+        cluster.control.kill(signal.SIGCONT, "bin/kube-apiserver")
+    assert [len(launcher.lives(rank)) for rank in range(HOSTS)] == [1] * HOSTS
+    (launcher.place / "finish").touch()
+    assert launcher.wait() == 0, launcher.story()
+    _await_given_back(cluster)
+
+
+def test_the_rights_that_we_print_are_enough_and_without_them_the_server_says_why(
+    cluster: KubernetesCluster,
+) -> None:
+    """Goal: no cluster administrator is needed. Method: a user without rights, then with the role that `hosts setup` prints."""
+    cluster.log_in("ada")
+    refused = Launcher(cluster, "ranks", "--nnodes", "2", "--with", "context=ada")
+    assert refused.wait() == 1
+    assert "(Forbidden)" in refused.said(), refused.said()
+    assert "penstock hosts setup kubernetes" in refused.said()
+    role = refused.asked("hosts", "setup", "kubernetes", "--user", "ada", "--namespace", "default")
+    cluster.kubectl("apply", "-f", "-", given=role[: role.rindex("}") + 1])
+    launcher = Launcher(cluster, "ranks", "--nnodes", "2", "--with", "context=ada")
+    assert launcher.wait() == 0, launcher.story()
+    _await_given_back(cluster)
+
+
+def _node_of_one_rank(cluster: KubernetesCluster, allocation: str, but: int | None = None) -> NamespaceHost:
+    """A node whose only pod has a rank, another than that of who leads."""
+    pods: dict[str, list[int]] = {}
+    for pod in cluster.pods(allocation):
+        index = int(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
+        pods.setdefault(pod["spec"]["nodeName"], []).append(index)
+    name = next(
+        name
+        for name, numbers in pods.items()
+        if len(numbers) == 1 and numbers[0] < HOSTS and numbers[0] != but
+    )
+    return next(node for node in cluster.nodes if node.name == name)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -99,18 +99,21 @@ def _run_kubernetes(home: Path, request: HostRequest, words: CommandLine) -> int
     """Pods have a home of their own, and a key of their own: yours stays here."""
     kubernetes = KubernetesAllocator.of_request(request)
     name = pod_stem(_stem(words))
-    inner = ["penstock", "run", *_inner_words(request, words)]
-    variables = {"PENSTOCK_HOME": POD_HOME}
     if words.values["dry_run"]:
-        start = HostStart(command=inner, directory=Path.cwd(), variables=variables)
-        sys.stdout.write(kubernetes.preview(request, start, home / files.FOLDER / name))
+        directory = home / files.FOLDER / name
+        sys.stdout.write(kubernetes.preview(request, _pod_start(directory, request, words), directory))
         return 0
     kubernetes.check(request)
     directory = files.new_directory(home, name)
     make_key(directory / files.KEY)
-    variables[KEY_VARIABLE] = str(directory / files.KEY)
-    start = HostStart(command=inner, directory=Path.cwd(), variables=variables)
-    return _rent(kubernetes, request, start, directory, words)
+    return _rent(kubernetes, request, _pod_start(directory, request, words), directory, words)
+
+
+def _pod_start(directory: Path, request: HostRequest, words: CommandLine) -> HostStart:
+    """Commands from outside find the job by the name of its allocation."""
+    command = ["penstock", "run", "--name", directory.name, *_inner_words(request, words, {"name"})]
+    variables = {"PENSTOCK_HOME": POD_HOME, KEY_VARIABLE: str(directory / files.KEY)}
+    return HostStart(command=command, directory=Path.cwd(), variables=variables)
 
 
 def _rent(
@@ -182,9 +185,9 @@ def _start(home: Path, directory: Path, request: HostRequest, words: CommandLine
     return HostStart(command=command, directory=Path.cwd(), variables=variables)
 
 
-def _inner_words(request: HostRequest, words: CommandLine) -> list[str]:
+def _inner_words(request: HostRequest, words: CommandLine, without: Set[str] = frozenset()) -> list[str]:
     """The options of the hosts' own `penstock run`, and the command."""
-    inner = [word for name, parts in words.written if name not in OURS for word in parts]
+    inner = [word for name, parts in words.written if name not in OURS | without for word in parts]
     if request.all_hosts > 1:
         nnodes = words.values["nnodes"] if "nnodes" in words.given else str(request.hosts)
         inner += ["--nnodes", nnodes]

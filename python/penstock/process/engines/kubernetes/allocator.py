@@ -31,6 +31,8 @@ from penstock.process.engines.kubernetes.pod_state import (
 )
 
 TEMPLATE_BYTES_MAX = 1 << 20
+#: States of hosts that run nothing any more.
+OVER = frozenset({"expired", "gone", "left"})
 
 
 class KubernetesAllocator:
@@ -43,6 +45,7 @@ class KubernetesAllocator:
         self.pods: Sequence[PodState] = ()
         self.job = JobState()
         self._replaced: set[str] = set()
+        self._pods_asked, self._all_ran = 0, False
 
     @classmethod
     def of_request(cls, request: HostRequest) -> "KubernetesAllocator":
@@ -105,6 +108,7 @@ class KubernetesAllocator:
         if not jobs:
             return Standing("ended", words="the job was deleted")
         self.job = job_state(jobs[0])
+        self._pods_asked = int((jobs[0].get("spec") or {}).get("completions") or 0)
         return self._standing()
 
     def end_code(self, allocation: Allocation) -> int | None:
@@ -132,12 +136,12 @@ class KubernetesAllocator:
         doubtful = [pod for pod in self.pods if pod.phase == "running" and pod.is_doubtful]
         if not doubtful:
             return ()
-        expired = expired_hosts(
-            self.reach(allocation, (), self.own_command("hosts", "--json", allocation.name))
-        )
+        kept = kept_hosts(self.reach(allocation, (), self.own_command("hosts", "--json", allocation.name)))
+        if not kept:
+            return ()
         said = []
         for pod in doubtful:
-            if f"{allocation.name}-{pod.number}" in expired and pod.name not in self._replaced:
+            if f"{allocation.name}-{pod.number}" not in kept and pod.name not in self._replaced:
                 self._replaced.add(pod.name)
                 self.replace(pod)
                 said.append(f"the lease of {pod.name} on {pod.node} has ended; Kubernetes makes it anew")
@@ -180,13 +184,15 @@ class KubernetesAllocator:
             return Standing("ended", words=self.job.words or self.job.end)
         if self.job.is_suspended:
             return Standing("queued", words="suspended, as a queue does until it is its turn")
+        running = [pod for pod in current if pod.phase == "running"]
         waiting = [pod for pod in current if pod.phase == "waiting"]
-        if waiting or not current:
+        self._all_ran |= len(running) == self._pods_asked > 0
+        hopeless = next((pod.hopeless for pod in waiting if pod.hopeless), "")
+        if hopeless or not self._all_ran:
             words = next((pod.words for pod in waiting if pod.words), "pods are being made")
-            hopeless = next((pod.hopeless for pod in waiting if pod.hopeless), "")
-            if not any(pod.phase == "running" for pod in current) or hopeless:
-                return Standing("queued", words=words, hopeless=hopeless)
-        nodes = [f"{pod.name} on {pod.node}" for pod in current if pod.phase == "running"]
+            begun = f"{len(running)} of {self._pods_asked} pods run; " if running else ""
+            return Standing("queued", words=f"{begun}{words}", hopeless=hopeless)
+        nodes = [f"{pod.name} on {pod.node}" for pod in running]
         return Standing("granted", words="running", hosts=tuple(nodes))
 
     def _adopt(self, name: str) -> None:
@@ -206,14 +212,14 @@ class KubernetesAllocator:
         return manifest(name, request, pod, wish, template)
 
 
-def expired_hosts(command: Sequence[str]) -> set[str]:
-    """Hosts whose lease has ended, as the job says; none where it does not answer."""
+def kept_hosts(command: Sequence[str]) -> set[str]:
+    """Hosts that may still run ranks, as the job says; none where it does not answer. One whose lease has ended may be gone from its list."""
     try:
         done = subprocess.run(
             command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S, check=False
         )
         hosts = json.loads(done.stdout)["hosts"] if done.returncode == 0 else []
-        return {str(host["name"]) for host in hosts if host["state"] in ("expired", "gone", "left")}
+        return {str(host["name"]) for host in hosts if host["state"] not in OVER}
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
         return set()
 
