@@ -75,7 +75,7 @@ impl Carrier {
             let waker = Arc::clone(&waker);
             let tell = move |event| {
                 let _ = sender.send(event);
-                wake(&of_thread);
+                wake(&waker);
             };
             let work = Work { folder: directory.path().to_owned(), come, tell: Box::new(tell) };
             std::thread::Builder::new()

@@ -246,12 +246,7 @@ impl Driver {
         self.streams.end_all();
         self.tasks.end_all();
         let until_ms = now_ms() + LEAVE_MS;
-        self.to_host
-            .keys()
-            .copied()
-            .collect::<Vec<_>>()
-            .into_iter()
-            .for_each(|link| self.network.close(link));
+        self.to_host.keys().for_each(|link| self.network.close(*link));
         while self.network.statistics().open > 0 && now_ms() < until_ms {
             self.network.turn(now_ms());
             let mut interests = [interest(self.network.number(), libc::POLLIN)];
@@ -331,6 +326,11 @@ impl Driver {
 
     fn send(&mut self, to: network::LinkId, message: Message) {
         let bytes = |message: &Message| serde_json::to_vec(message).expect("a message is plain values");
+        // Who hears a goodbye may leave at once, so it stands behind what was said last.
+        let is_last = matches!(message.body, Body::Goodbye { .. }) && self.network.bulk_bytes(to) > 0;
+        if is_last && self.network.send_bulk(to, &bytes(&message)) {
+            return;
+        }
         let Body::List(ListNews::Whole(list)) = &message.body else {
             self.network.send(to, &bytes(&message));
             return;
@@ -497,7 +497,6 @@ fn digest(job: &Job) -> String {
     format!("{:08x}", crc32fast::hash(text.as_bytes()))
 }
 
-// Where it was asked to listen may be taken; that is the one thing about a start that people can mend.
 impl From<crate::vote::error::VoteError> for ProcessError {
     fn from(problem: crate::vote::error::VoteError) -> Self {
         Self::Usage(problem.to_string())

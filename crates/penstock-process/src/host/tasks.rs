@@ -108,6 +108,9 @@ impl Tasks {
     }
 
     fn try_begin(&mut self, question: u64, task: Value, limit_ms: u64) -> std::result::Result<(), String> {
+        if !task.is_object() {
+            return Err("there is nothing to do; whoever asks has another version".to_owned());
+        }
         let is_command = task["do"] == "exec";
         if is_command && self.open {
             return Err("the job was joined with --no-key, so its hosts take no commands".to_owned());

@@ -34,7 +34,8 @@ for _name, (_purpose, _module) in COMMANDS.items():
 def hosts(job: str | None = None, *, json: Json = False) -> int:
     """Ask on any host of the job. More than 32 hosts are shown in groups: the worst first, names folded.
 
-    *Lease* is how long ranks of a host may run on unheard, at most; *late* how many heartbeats of it are missing.
+    *Lease* is how long ranks of a host may run on unheard, at most; *late* how many heartbeats of it are missing. A host that reports to another
+    than the leader (of jobs of more than 65 hosts) is never late: it is here until it is unheard.
 
     Parameters
     ----------
@@ -72,10 +73,10 @@ def host_document(job: str, snapshot: Any) -> dict[str, Any]:
             **{
                 name: value
                 for name, value in msgspec.to_builtins(host).items()
-                if name not in ("since_s", "due_s", "lease_end_s")
+                if name not in ("since_s", "due_s", "is_timed", "lease_end_s")
             },
             "for_s": snapshot.for_s(host),
-            "late_beats": round(snapshot.late_beats(host), 1),
+            "late_beats": round(snapshot.late_beats(host), 1) if host.is_timed else None,
             "lease_left_s": snapshot.lease_left_s(host),
             "leader": host.name == snapshot.leader,
         }

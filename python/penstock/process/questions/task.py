@@ -66,12 +66,11 @@ WORK: dict[str, Callable[[Job, dict[str, Any]], list[dict[str, Any]]]] = {
 def main() -> int:
     """Do one task."""
     task = msgspec.json.decode(sys.stdin.buffer.read())
-    work = WORK.get(task["do"])
+    kind = task.get("do")
+    work = WORK.get(kind) if isinstance(kind, str) else None
     try:
         if work is None:
-            answer: dict[str, Any] = {
-                "refused": f"this host has another version and cannot do {task['do']!r}"
-            }
+            answer: dict[str, Any] = {"refused": f"this host has another version and cannot do {kind!r}"}
         else:
             answer = {"parts": work(Job(Path(sys.argv[1])), task)}
     except PenstockError as problem:
