@@ -106,6 +106,8 @@ pub enum Effect {
     State(StateTask),
     /// A failure as it is known over all hosts is to be written down.
     Incident(Arc<Value>),
+    /// Failures that hosts themselves have shown, which later jobs are to know of.
+    Remember(Vec<Value>),
     /// Words for whoever looks for a reason later.
     Note(String),
 }

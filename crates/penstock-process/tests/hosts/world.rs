@@ -346,7 +346,7 @@ impl World {
                 self.shipped.extend(to.map(|to| (index, to as usize)));
             }
             Effect::Incident(incident) => self.incidents.push((index, incident)),
-            Effect::FinishSources | Effect::Note(_) => {}
+            Effect::FinishSources | Effect::Note(_) | Effect::Remember(_) => {}
         }
     }
 
