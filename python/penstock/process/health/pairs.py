@@ -46,3 +46,14 @@ def second_round(suspects: Iterable[int], good: Collection[int], met: Collection
             free.remove(partner)
             pairs.append((suspect, partner))
     return pairs
+
+
+def repeated(pairs: Iterable[Pair]) -> list[Pair]:
+    """As many of some pairs as can meet at once."""
+    busy: set[int] = set()
+    chosen = []
+    for one, two in pairs:
+        if one not in busy and two not in busy:
+            chosen.append((one, two))
+            busy |= {one, two}
+    return chosen
