@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, Queue
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,6 +32,7 @@ WITNESSES = 4
 RATE_RATIO, TRIP_RATIO, TRIP_FLOOR_S = 3.0, 10.0, 1e-3
 PROCESSOR_RATIO, PRODUCT_RATIO = 1.5, 1.1
 HELLOS_MAX = 64
+Told = TypeVar("Told", HostFacts, ComputeLook, PairFigures)
 
 
 class CheckPlan(msgspec.Struct, frozen=True):
@@ -64,8 +65,8 @@ class Collector:
         self._notes: list[str] = []
         self._asked = 0
 
-    def collect(self) -> CheckReport:
-        """Everything of the plan that the time allows."""
+    def collect(self, end: Callable[[CheckReport], str] = lambda _report: "unknown") -> CheckReport:
+        """Everything of the plan that the time allows. Hosts are told how it ended, in the word of ``end``."""
         begun = time.monotonic()
         until = begun + self._plan.limit_s
         self._let_in(begun + self._plan.limit_s / 2)
@@ -74,10 +75,13 @@ class Collector:
         self._compute(until)
         if self._plan.network:
             self._network(until)
+        seconds = time.monotonic() - begun
+        report = CheckReport(list(self._looks.values()), self._meetings, seconds, self._notes)
+        word = end(report)
         for link in self._links.values():
-            _try(lambda link=link: link.say({"do": "end"}))
+            _try(lambda link=link: link.say({"do": "end", "end": word}))
             link.close()
-        return CheckReport(list(self._looks.values()), self._meetings, time.monotonic() - begun, self._notes)
+        return report
 
     def _let_in(self, until: float) -> None:
         arrived: Queue[tuple[CheckLink, dict[str, Any]]] = Queue()
@@ -159,7 +163,7 @@ class Collector:
         question = {"do": "facts", "looks": looks, "processor": self._plan.processor}
         limit_s = min(FACTS_S, until - time.monotonic())
         for number, answer in self._ask(dict.fromkeys(self._own(), question), limit_s).items():
-            self._looks[number].facts = msgspec.convert(answer["facts"], HostFacts)
+            self._looks[number].facts = self._known(number, answer.get("facts"), HostFacts)
             self._looks[number].processor = float(answer.get("processor", 0.0))
         if self._plan.processor:
             self._again(self._odd_processors(), {"do": "processor"}, PROCESSOR_S, self._take_processor)
@@ -170,10 +174,18 @@ class Collector:
         limit_s = 0.6 * (until - time.monotonic())
         question = {"do": "compute", "device": self._plan.compute, "limit_s": limit_s}
         for number, answer in self._ask(dict.fromkeys(self._own(), question), limit_s + 1.0).items():
-            self._looks[number].compute = msgspec.convert(answer["compute"], ComputeLook)
+            self._looks[number].compute = self._known(number, answer.get("compute"), ComputeLook)
         left_s = 0.5 * (until - time.monotonic())
         question = {**question, "limit_s": left_s}
         self._again(self._odd_products(), question, left_s + 1.0, self._take_compute)
+
+    def _known(self, number: int, told: object, kind: type[Told]) -> Told | None:
+        """What a host told, unless its version tells it in another form."""
+        try:
+            return msgspec.convert(told, kind)
+        except msgspec.ValidationError:
+            self._looks[number].problem = "tells its facts in another form: other versions of Penstock"
+            return None
 
     def _own(self) -> list[int]:
         return [number for number in self._links if not self._looks[number].is_witness]
@@ -209,7 +221,9 @@ class Collector:
         return {int(key.partition(" ")[0]) for found in odd for key in found}
 
     def _take_compute(self, number: int, answer: dict[str, Any]) -> None:
-        new, look = msgspec.convert(answer["compute"], ComputeLook), self._looks[number]
+        new, look = self._known(number, answer.get("compute"), ComputeLook), self._looks[number]
+        if new is None:
+            return
         best = {device.device: device for device in (look.compute.devices if look.compute else ())}
         for device in new.devices:
             known = best.get(device.device, device)
@@ -267,8 +281,12 @@ class Collector:
         answers = self._ask(plans, limit_s)
         for one, two in meetings:
             if one in plans:
-                said = [_figures(answers.get(host)) for host in (one, two)]
+                said = [self._figures(host, answers.get(host)) for host in (one, two)]
                 self._meetings.append(_meeting(one, two, said[0], said[1]))
+
+    def _figures(self, host: int, answer: dict[str, Any] | None) -> PairFigures:
+        known = None if answer is None else self._known(host, answer.get("pair"), PairFigures)
+        return known or PairFigures(problem="not heard")
 
     def _pair(self, number: int, partner: int, calls: bool) -> PairPlan:
         address, port = self._places[partner]
@@ -294,12 +312,6 @@ def _meeting(one: int, two: int, first: PairFigures, second: PairFigures) -> Mee
     problem = first.problem or second.problem
     trips = [figures.round_trip_s for figures in (first, second) if figures.round_trip_s]
     return Meeting(one, two, max(trips, default=0.0), second.rate, first.rate, problem, not problem)
-
-
-def _figures(answer: dict[str, Any] | None) -> PairFigures:
-    if answer is None:
-        return PairFigures(problem="not heard")
-    return msgspec.convert(answer.get("pair", {}), PairFigures)
 
 
 def _try(work: Callable[[], Any]) -> Any:

@@ -36,8 +36,8 @@ class Participant(msgspec.Struct, frozen=True):
 
 def take_part(
     me: Participant, collector: Collector, token: bytes, *, limit_s: float, environment: Mapping[str, str]
-) -> None:
-    """Answer until the end of the check. Raises ``CheckFailed`` where nobody collects."""
+) -> str:
+    """Answer until the end of the check; how that was: ``fit``, ``unfit`` or ``unknown``. Raises ``CheckFailed`` where nobody collects."""
     until = time.monotonic() + limit_s
     with _listener(collector) as listener:
         address, port = listener.getsockname()[:2]
@@ -47,8 +47,11 @@ def take_part(
             while (left := until - time.monotonic()) > 0:
                 asked = link.hear(left)
                 if asked is None or asked.get("do") == "end":
-                    return
+                    return str((asked or {}).get("end", "unknown"))
                 link.say({"id": asked.get("id"), **_answer(asked, listener, token, environment)})
+            return "unknown"
+        except TimeoutError:
+            return "unknown"
         except OSError as problem:
             raise CheckFailed(reason=f"whoever collects is gone: {problem.strerror or problem}") from problem
         finally:
