@@ -57,6 +57,12 @@ def test_two_hosts_that_cannot_talk_are_both_undecided() -> None:
     assert blame([Measured(0, 1, False)]) == Blame(undecided=(0, 1))
 
 
+def test_a_host_that_hears_one_other_only_is_blamed_for_its_bad_pairs() -> None:
+    meetings = [Measured(2, 0, True), Measured(2, 5, False), Measured(2, 3, False)]
+    meetings += [Measured(3, 0, True), Measured(5, 0, True), Measured(5, 1, True), Measured(3, 1, True)]
+    assert blame(meetings) == Blame(hosts=(2,))
+
+
 def test_a_pair_that_talks_when_it_meets_again_was_disturbed_and_is_good() -> None:
     assert blame([Measured(0, 1, False), Measured(1, 0, True)]) == Blame()
 

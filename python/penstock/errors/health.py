@@ -46,7 +46,9 @@ class HostsExcluded(HealthError):
         self.hosts, self.excluded, self.allowed = hosts, dict(excluded), allowed
         some = [f"{host}: {why}" for host, why in list(excluded.items())[:NAMED_MAX]]
         more = [f"and {len(excluded) - NAMED_MAX} more"] if len(excluded) > NAMED_MAX else []
-        words = f"{len(excluded)} of {hosts} hosts are excluded, and a job may lose {allowed} of them that way"
+        words = (
+            f"{len(excluded)} of {hosts} hosts are excluded, and a job may lose {allowed} of them that way"
+        )
         super().__init__(" · ".join([words, *some, *more]))
 
 

@@ -76,9 +76,12 @@ class What:
     """What is looked at."""
 
     for_: Annotated[str, Parameter(name="--for", help="How long it may take.")] = "20s"
-    device: Annotated[str, Parameter(help="What computes: auto (GPUs, else processors), gpu, cpu or none.")] = "auto"
+    device: Annotated[
+        str, Parameter(help="What computes: auto (GPUs, else processors), gpu, cpu or none.")
+    ] = "auto"
     directory: Annotated[
-        list[Path], Parameter(help="Compare the files of this directory on all hosts; may be repeated.", negative=())
+        list[Path],
+        Parameter(help="Compare the files of this directory on all hosts; may be repeated.", negative=()),
     ] = field(default_factory=list)
     force: Annotated[
         bool, Parameter(negative=(), help="Measure devices, processors and disks although ranks use them.")

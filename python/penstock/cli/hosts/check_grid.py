@@ -27,7 +27,9 @@ def grid_lines(verdict: Verdict, width: int) -> list[str]:
     heads = [CHECKS[place] for place in kept]
     widths = [max(len(head), 3) for head in heads]
     room = max(NAME_MIN, width - sum(widths) - len(_GAP) * len(widths))
-    order = sorted(groups, key=lambda states: (-states.count("bad"), -states.count("odd"), -len(groups[states])))
+    order = sorted(
+        groups, key=lambda states: (-states.count("bad"), -states.count("odd"), -len(groups[states]))
+    )
     names = {states: fold(groups[states]) for states in order}
     first = min(room, max([len("host"), *map(len, names.values())]))
     lines = [_line("host", heads, first, widths)]
@@ -87,7 +89,11 @@ def _figures(report: CheckReport) -> Iterable[tuple[str, str, Callable[[HostLook
         return min(rates, default=None)
 
     def trip(look: HostLook) -> float | None:
-        trips = [one.round_trip_s for one in report.meetings if look.number in (one.one, one.two) and not one.problem]
+        trips = [
+            one.round_trip_s
+            for one in report.meetings
+            if look.number in (one.one, one.two) and not one.problem
+        ]
         return statistics.median(trips) if trips else None
 
     def device(what: str) -> Callable[[HostLook], float | None]:
@@ -99,7 +105,11 @@ def _figures(report: CheckReport) -> Iterable[tuple[str, str, Callable[[HostLook
 
     return [
         ("clock", "s", lambda look: look.clock_s),
-        ("disk", "B/s", lambda look: min((d.write_rate for d in look.facts.disks if d.write_rate), default=None)),  # type: ignore[union-attr]
+        (
+            "disk",
+            "B/s",
+            lambda look: min((d.write_rate for d in look.facts.disks if d.write_rate), default=None),
+        ),  # type: ignore[union-attr]
         ("memory", "B", lambda look: float(look.facts.memory_bytes)),  # type: ignore[union-attr]
         ("/dev/shm", "B", lambda look: float(look.facts.shm_bytes)),  # type: ignore[union-attr]
         ("processor", "B/s", lambda look: look.processor or None),

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -34,14 +35,15 @@ _PDEATHSIG = 1
 
 
 def check_here(plan: CheckPlan) -> CheckReport:
-    """This host alone."""
+    """Check the host that we are on, alone."""
+    begun = time.monotonic()
     facts = host_facts(plan.looks, os.environ)
     look = HostLook(0, os.uname().nodename, facts)
     if plan.processor:
         look.processor = processor_rate()
     if plan.compute:
         look.compute = compute(device=plan.compute, limit_s=plan.limit_s / 2)
-    return CheckReport([look])
+    return CheckReport([look], seconds=time.monotonic() - begun)
 
 
 def check_job(job: Job, names: str | None, plan: CheckPlan) -> CheckReport:
@@ -70,7 +72,10 @@ def check_job(job: Job, names: str | None, plan: CheckPlan) -> CheckReport:
 
         def ask() -> None:
             try:
-                refused.extend(f"{one.why}" for one in ask_hosts(job, everybody, task, patience_s=patience_s).account.refused)
+                refused.extend(
+                    f"{one.why}"
+                    for one in ask_hosts(job, everybody, task, patience_s=patience_s).account.refused
+                )
             except PenstockError as problem:
                 refused.append(str(problem))
 

@@ -28,7 +28,9 @@ def exclude(
     hosts: str,
     *,
     why: Annotated[str, Parameter(help="Shown wherever the host is left out.")],
-    for_: Annotated[str | None, Parameter(name="--for", help="Until then, as in 12h or 3d (default: for good).")] = None,
+    for_: Annotated[
+        str | None, Parameter(name="--for", help="Until then, as in 12h or 3d (default: for good).")
+    ] = None,
     host_history: History = None,
 ) -> int:
     """Where it is known which machine has the name, that machine is left out, whatever it is called later.

@@ -19,7 +19,8 @@ excluded_app = command_app(
 )
 
 History = Annotated[
-    str | None, Parameter(name="--host-history", help="Where failures of hosts are remembered, if not in the home.")
+    str | None,
+    Parameter(name="--host-history", help="Where failures of hosts are remembered, if not in the home."),
 ]
 
 
@@ -27,7 +28,10 @@ History = Annotated[
 def excluded(
     *,
     all_: Annotated[
-        bool, Parameter(name="--all", negative=(), help="Hosts that showed anything within the last seven days, too.")
+        bool,
+        Parameter(
+            name="--all", negative=(), help="Hosts that showed anything within the last seven days, too."
+        ),
     ] = False,
     host_history: History = None,
     json: Json = False,
@@ -56,7 +60,12 @@ def _recent(past: HostPast, now: float) -> bool:
 def _row(past: HostPast, now: float) -> tuple[object, ...]:
     recent = [record for record in past.failures if record.at > now - WINDOW_S]
     if past.exclusion is None:
-        return past.name, "not excluded", f"{len(recent)} of {FAILURES_MIN}", "; ".join(one.why for one in recent)
+        return (
+            past.name,
+            "not excluded",
+            f"{len(recent)} of {FAILURES_MIN}",
+            "; ".join(one.why for one in recent),
+        )
     return past.name, until_words(past.exclusion.until), len(recent), past.exclusion.why
 
 

@@ -33,7 +33,8 @@ def include(hosts: str, *, why: str = "", host_history: History = None) -> int:
         those = [past for past in known.all if past.name == name]
         if not those:
             raise UsageError(
-                f"nothing is known of a host {name}", hint="`penstock hosts excluded --all` lists those that are"
+                f"nothing is known of a host {name}",
+                hint="`penstock hosts excluded --all` lists those that are",
             )
         records += [new_record(INCLUDED, name, why, identity=past.identity) for past in those]
         if not any(past.exclusion for past in those):

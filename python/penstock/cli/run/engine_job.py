@@ -2,8 +2,10 @@
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from penstock.cli.escape import harmless
 from penstock.cli.output import print_json
 from penstock.cli.run.options import CommandLine
 from penstock.cli.run.to_spec import job_of_command
+from penstock.errors.engines import EngineError
 from penstock.errors.root import UsageError
 from penstock.process.engines import allocation_directory as files
 from penstock.process.engines.allocation import EngineOption, HostRequest, HostStart
@@ -18,6 +21,8 @@ from penstock.process.engines.foreground import ForegroundJob, run_in_allocation
 from penstock.process.engines.guard import Guard
 from penstock.process.engines.slurm import SlurmAllocator
 from penstock.process.engines.slurm_script import batch_script, step_command
+from penstock.process.exclusion.entry import EntryGuard, history_place
+from penstock.process.exclusion.history import open_history
 from penstock.process.hosts.host_key import VARIABLE as KEY_VARIABLE
 from penstock.process.hosts.host_key import key_path, make_key
 from penstock.process.hosts.join import host_sizes
@@ -72,11 +77,13 @@ def run_on_slurm(home: Path, words: CommandLine) -> int:
     name = _stem(words)
     if values["dry_run"]:
         directory = home / files.FOLDER / name
+        request = _without_excluded(home, request, slurm, words) if shutil.which("sinfo") else request
         script = batch_script(request, _start(home, directory, request, words), directory)
         _tell_notes(script.notes)
         sys.stdout.write(script.text)
         return 0
     slurm.check(request)
+    request = _without_excluded(home, request, slurm, words)
     directory = files.new_directory(home, name)
     start = _start(home, directory, request, words)
     _tell_notes(batch_script(request, start, directory).notes)
@@ -95,6 +102,23 @@ def run_on_slurm(home: Path, words: CommandLine) -> int:
                 )
             return 0
         return ForegroundJob(slurm, allocation, _tell).follow()
+
+
+def _without_excluded(
+    home: Path, request: HostRequest, slurm: SlurmAllocator, words: CommandLine
+) -> HostRequest:
+    """Hosts that failed are not asked for, as far as their names say so. Raises ``HostsExcluded`` where those are too many of all."""
+    guard = EntryGuard(open_history(home, history_place(words.values["host_history"], os.environ)), _tell)
+    try:
+        nodes = slurm.nodes(request.queue)
+    except EngineError as problem:
+        _tell(f"note: {problem}; hosts are let in when they come, by what they are")
+        return request
+    excluded = guard.excluded_names(nodes)
+    guard.check_number(excluded, len(nodes))
+    for name, why in excluded.items():
+        _tell(f"note: {name} is not asked for: {why}")
+    return replace(request, excluded=tuple(excluded))
 
 
 def host_request(words: CommandLine) -> HostRequest:

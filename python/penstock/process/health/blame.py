@@ -1,7 +1,8 @@
 """Who is to blame for pairs that could not talk as they should: a host, or the way between two hosts. Pure.
 
 One good measurement clears both of its hosts. A host without any is blamed when it failed with two partners that are cleared; so the partner of a
-bad host is never blamed for it. A bad pair of two cleared hosts is a bad link. What is left is undecided, and said so.
+bad host is never blamed for it. A bad pair of two cleared hosts is a bad link, unless most pairs of one of the two are bad: then it is that host.
+What is left is undecided, and said so.
 """
 
 from collections.abc import Iterable
@@ -65,8 +66,22 @@ def blame(meetings: Iterable[Measured]) -> Blame:
     doubtful = suspects(known)
     hosts = tuple(host for host in doubtful if _failed_with(host, pairs, well) >= PARTNERS_MIN)
     bad = sorted(tuple(sorted(pair)) for pair, good in pairs.items() if not good)
-    links = tuple((one, two) for one, two in bad if one in well and two in well)
-    return Blame(hosts, links, tuple(host for host in doubtful if host not in hosts))
+    links = [(one, two) for one, two in bad if one in well and two in well]
+    partly = _mostly_bad(links, pairs)
+    links = [link for link in links if not set(link) & partly]
+    hosts = tuple(sorted({*hosts, *partly}))
+    return Blame(hosts, tuple(links), tuple(host for host in doubtful if host not in hosts))
+
+
+def _mostly_bad(links: list[tuple[int, int]], pairs: dict[frozenset[int], bool]) -> set[int]:
+    """Hosts of several bad links that have fewer good pairs than bad ones."""
+    found = set()
+    for host in {host for link in links for host in link}:
+        bad = sum(host in link for link in links)
+        good = sum(good for pair, good in pairs.items() if host in pair)
+        if bad >= PARTNERS_MIN and bad > good:
+            found.add(host)
+    return found
 
 
 def _failed_with(host: int, pairs: dict[frozenset[int], bool], well: set[int]) -> int:

@@ -276,7 +276,10 @@ class Collector:
             if one in self._links and two in self._links:
                 number = len(self._meetings) * 2 + len(plans)
                 for host, partner, calls in ((one, two, True), (two, one, False)):
-                    plans[host] = {"do": "pair", "plan": msgspec.to_builtins(self._pair(number, partner, calls))}
+                    plans[host] = {
+                        "do": "pair",
+                        "plan": msgspec.to_builtins(self._pair(number, partner, calls)),
+                    }
         limit_s = PairPlan(0, True, "", 0).limit_s + PAIR_EXTRA_S
         answers = self._ask(plans, limit_s)
         for one, two in meetings:

@@ -58,10 +58,14 @@ def compute(*, device: str, limit_s: float, python: Sequence[str] = (sys.executa
         try:
             output, errors = process.communicate(timeout=REAP_S)
         except subprocess.TimeoutExpired:
-            return ComputeLook(problem=f"devices do not finish within {limit_s:g} s, and SIGKILL does not end them")
+            return ComputeLook(
+                problem=f"devices do not finish within {limit_s:g} s, and SIGKILL does not end them"
+            )
         return ComputeLook(problem=f"devices do not finish within {limit_s:g} s")
     if process.returncode != 0:
-        lines = errors.decode(errors="replace").strip().splitlines() or [f"it ended with {process.returncode}"]
+        lines = errors.decode(errors="replace").strip().splitlines() or [
+            f"it ended with {process.returncode}"
+        ]
         return ComputeLook(problem=lines[-1][:WORDS_MAX])
     try:
         return msgspec.json.decode(output.splitlines()[-1], type=ComputeLook)

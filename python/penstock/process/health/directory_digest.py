@@ -11,7 +11,9 @@ LIMIT_S = 4.0
 DIGEST_LETTERS = 16
 PIECE_BYTES = 1 << 20
 #: What programs leave behind while they run.
-IGNORED = frozenset({".git", "__pycache__", ".venv", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
+IGNORED = frozenset(
+    {".git", "__pycache__", ".venv", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+)
 
 
 def directory_digest(place: Path) -> str:

@@ -25,7 +25,11 @@ DISK_PIECE_BYTES = 1 << 20
 DISK_PROBE_S = 1.0
 #: A file system that is not there any more keeps whoever asks, in a state in which no signal ends it.
 LOOK_S = 5.0
-LIMITS = {"open files": resource.RLIMIT_NOFILE, "processes": resource.RLIMIT_NPROC, "locked memory": resource.RLIMIT_MEMLOCK}
+LIMITS = {
+    "open files": resource.RLIMIT_NOFILE,
+    "processes": resource.RLIMIT_NPROC,
+    "locked memory": resource.RLIMIT_MEMLOCK,
+}
 
 
 class DiskFacts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,7 +85,9 @@ def host_facts(looks: Looks, environment: Mapping[str, str]) -> HostFacts:
     gpus: list[GpuLook] = []
     work: list[Callable[[], object]] = [
         *(
-            lambda place=place: disks.__setitem__(place, look_at_disk(Path(place), measures=looks.measures_disk))
+            lambda place=place: disks.__setitem__(
+                place, look_at_disk(Path(place), measures=looks.measures_disk)
+            )
             for place in looks.places
         ),
         *(

@@ -13,7 +13,34 @@ import msgspec
 
 #: Memory that cannot be corrected (48, 63, 64, 94, 95), a GPU off the bus (79), NVLink (74), firmware and its processors (61, 62, 119, 120, 121),
 #: the fabric (140 to 150 without those that report a program).
-HARDWARE = frozenset({48, 61, 62, 63, 64, 74, 79, 92, 94, 95, 110, 119, 120, 121, 136, 140, 142, 143, 145, 146, 147, 148, 149, 150})
+HARDWARE = frozenset(
+    {
+        48,
+        61,
+        62,
+        63,
+        64,
+        74,
+        79,
+        92,
+        94,
+        95,
+        110,
+        119,
+        120,
+        121,
+        136,
+        140,
+        142,
+        143,
+        145,
+        146,
+        147,
+        148,
+        149,
+        150,
+    }
+)
 RECORDS_MAX = 100_000
 RECORD_BYTES_MAX = 8192
 KEPT_MAX = 256

@@ -1,7 +1,8 @@
 """Which of many equal hosts are not like the others: median, and median of deviations (MAD). Pure.
 
 A host is an outlier when it is worse than the median both by a share that matters and by many deviations. The share keeps hosts that differ by
-1 % from being called slow because the others differ by 0.1 %; the deviations keep noisy figures from naming anybody.
+1 % from being called slow because the others differ by 0.1 %; the deviations keep noisy figures from naming anybody. Distances are those of
+logarithms: a host a hundred times slower than others that differ by half is far from them, which it could never be on a scale that ends at zero.
 """
 
 import math
@@ -17,6 +18,8 @@ SIGMA = 1.4826
 DEVIATIONS_MIN = 5.0
 #: Figures that agree better than this are not taken for more exact than they are.
 NOISE = 0.01
+#: Of ratios that are shown.
+LOG_MAX = 20.0
 
 Better = Literal["high", "low"]
 
@@ -39,14 +42,18 @@ def outliers(values: Mapping[str, float], *, better: Better, ratio_min: float) -
     if len(known) < HOSTS_MIN:
         return {}
     middle = median(known.values())
-    spread = SIGMA * median(abs(value - middle) for value in known.values())
-    spread = max(spread, NOISE * middle)
+    if middle <= 0:
+        return {}
+    distances = {host: _distance(value, middle) for host, value in known.items()}
+    spread = max(SIGMA * median(map(abs, distances.values())), math.log1p(NOISE))
     found = {}
-    for host, value in known.items():
-        worse_by = middle - value if better == "high" else value - middle
-        low, high = sorted((value, middle))
-        ratio = high / low if low > 0 else math.inf
-        deviations = worse_by / spread if spread > 0 else math.inf
-        if worse_by > 0 and ratio >= ratio_min and deviations >= DEVIATIONS_MIN:
-            found[host] = Outlier(value, middle, ratio, deviations)
+    for host, distance in distances.items():
+        worse_by = -distance if better == "high" else distance
+        if worse_by >= math.log(ratio_min) and worse_by >= DEVIATIONS_MIN * spread:
+            ratio = math.exp(min(worse_by, LOG_MAX))
+            found[host] = Outlier(known[host], middle, ratio, worse_by / spread)
     return found
+
+
+def _distance(value: float, middle: float) -> float:
+    return math.log(value / middle) if value > 0 else -math.inf

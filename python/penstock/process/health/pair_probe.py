@@ -14,7 +14,7 @@ from penstock.errors.health import CheckFailed
 from penstock.process.health.check_link import accepted, connected, proof
 
 PINGS = 9
-CONNECT_S = 2.0
+CONNECT_S = 1.5
 PIECE = bytes(256 << 10)
 
 
@@ -28,7 +28,7 @@ class PairPlan(msgspec.Struct, frozen=True):
     #: How long each sends, and how much at most.
     seconds: float = 0.15
     bytes_max: int = 1 << 30
-    limit_s: float = 4.0
+    limit_s: float = 3.0
 
 
 class PairFigures(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -36,7 +36,9 @@ def _round(seats: Sequence[int | None], turn: int) -> list[Pair]:
     return [(one, two) for one, two in meetings if one is not None and two is not None]
 
 
-def second_round(suspects: Iterable[int], good: Collection[int], met: Collection[frozenset[int]]) -> list[Pair]:
+def second_round(
+    suspects: Iterable[int], good: Collection[int], met: Collection[frozenset[int]]
+) -> list[Pair]:
     """Each suspect with a host that is known to be well and that it has not met; each of those in one pair only."""
     free = sorted(good)
     pairs = []

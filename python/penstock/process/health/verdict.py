@@ -24,7 +24,15 @@ OPEN_FILES_MIN = 1024
 #: An Xid of long ago is told, and no reason not to use the host: the GPU was reset, or it would not answer.
 XID_S = 86_400.0
 #: How many times worse than the median a figure has to be: small where hosts are equal and nothing else runs.
-RATIOS = {"disk": 4.0, "shm": 1.5, "mem": 1.1, "cpu": 1.5, "gemm": 1.1, "gemm of processors": 1.5, "copy": 1.1}
+RATIOS = {
+    "disk": 4.0,
+    "shm": 1.5,
+    "mem": 1.1,
+    "cpu": 1.5,
+    "gemm": 1.1,
+    "gemm of processors": 1.5,
+    "copy": 1.1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +85,24 @@ def judge(report: CheckReport) -> Verdict:
     remarks = []
     network = blame(Measured(one.one, one.two, one.good) for one in report.meetings)
     words = {frozenset((one.one, one.two)): one.problem or "slow" for one in report.meetings if not one.good}
+    slow = {finding.host for finding in findings if finding.check == "cpu"}
     for host in network.hosts:
         why = next((text for pair, text in words.items() if host in pair), "")
+        if host in slow and all(text == "slow" for pair, text in words.items() if host in pair):
+            findings.append(Finding(host, "net", "odd", "slow to talk to, as its processors are"))
+            continue
         findings.append(
             Finding(host, "net", "bad", f"cannot talk to others as they do to each other: {why}", "check")
         )
     for one, two in network.links:
         why = words.get(frozenset((one, two)), "")
-        remarks.append(f"the way between {names[one]} and {names[two]} is bad, and both are well otherwise: {why}")
+        remarks.append(
+            f"the way between {names[one]} and {names[two]} is bad, and both are well otherwise: {why}"
+        )
     for host in network.undecided:
-        findings.append(Finding(host, "net", "bad", "no pair with it was good, and too few others are known to be well"))
+        findings.append(
+            Finding(host, "net", "bad", "no pair with it was good, and too few others are known to be well")
+        )
     grid = {number: _row(look, report) for number, look in looks.items()}
     for finding in findings:
         row = grid.get(finding.host)
@@ -150,11 +166,15 @@ def _versions(facts: Mapping[int, HostFacts]) -> Iterable[Finding]:
         values = {host: one.digests.get(place, "missing") for host, one in facts.items()}
         yield from _odd(values, "files", "bad", f"{place} is {{value}}", "{usual}")
     for name in sorted({name for one in facts.values() for name in one.limits}):
-        values = {host: str(one.limits.get(name, "")).replace("-1", "not limited") for host, one in facts.items()}
+        values = {
+            host: str(one.limits.get(name, "")).replace("-1", "not limited") for host, one in facts.items()
+        }
         yield from _odd(values, "lim", "odd", f"{name}: {{value}}", "{usual}")
 
 
-def _odd(values: Mapping[int, str], check: str, state: State, words: str, usual_words: str) -> Iterable[Finding]:
+def _odd(
+    values: Mapping[int, str], check: str, state: State, words: str, usual_words: str
+) -> Iterable[Finding]:
     usual, odd = groups(values)
     for host, value in odd.items():
         others = "hosts differ" if usual is None else f"most have {usual_words.format(usual=usual)}"
@@ -168,7 +188,9 @@ def _clocks(looks: Mapping[int, HostLook]) -> Iterable[Finding]:
         ahead_s = clock_s - middle
         if abs(ahead_s) - looks[host].clock_error_s > CLOCK_S:
             way = "ahead of" if ahead_s > 0 else "behind"
-            yield Finding(host, "clock", "bad", f"its clock is {abs(ahead_s):,.1f} s {way} the others' (set it by NTP)")
+            yield Finding(
+                host, "clock", "bad", f"its clock is {abs(ahead_s):,.1f} s {way} the others' (set it by NTP)"
+            )
 
 
 def _room(facts: Mapping[int, HostFacts]) -> Iterable[Finding]:
@@ -179,7 +201,9 @@ def _room(facts: Mapping[int, HostFacts]) -> Iterable[Finding]:
             elif disk.free_bytes < DISK_FREE_MIN:
                 yield Finding(host, "disk", "bad", f"{disk.place}: {size(disk.free_bytes)} free")
         if one.shm_free_bytes < SHM_FREE_MIN:
-            yield Finding(host, "shm", "bad", f"/dev/shm: {size(one.shm_free_bytes)} of {size(one.shm_bytes)} free")
+            yield Finding(
+                host, "shm", "bad", f"/dev/shm: {size(one.shm_free_bytes)} of {size(one.shm_bytes)} free"
+            )
         if 0 <= one.limits.get("open files", -1) < OPEN_FILES_MIN:
             yield Finding(host, "lim", "odd", f"open files: {one.limits['open files']} (ulimit -n)")
 
@@ -198,7 +222,9 @@ def _gpus(facts: Mapping[int, HostFacts]) -> Iterable[Finding]:
                 words = f"{name}: memory that failed could not be replaced"
                 yield Finding(host, "ecc", "bad", words, "ecc", f"remap {gpu.uuid}")
             elif gpu.remap_pending:
-                yield Finding(host, "ecc", "bad", f"{name}: memory waits to be replaced; the GPU needs a reset")
+                yield Finding(
+                    host, "ecc", "bad", f"{name}: memory waits to be replaced; the GPU needs a reset"
+                )
             if gpu.slowed_by:
                 yield Finding(host, "gpu", "odd", f"{name} is slowed down: {', '.join(gpu.slowed_by)}")
         yield from _xids(host, one)
@@ -239,7 +265,14 @@ def _own_troubles(looks: Mapping[int, HostLook]) -> Iterable[Finding]:
                 words = f"{device.device} computes wrong: a product of whole numbers has other bits"
                 yield Finding(host, "gemm", "bad", words, "check", f"wrong {boot} {device.device}")
             elif device.problem:
-                yield Finding(host, "gemm", "bad", f"{device.device}: {device.problem}", "check", f"{boot} {device.device}")
+                yield Finding(
+                    host,
+                    "gemm",
+                    "bad",
+                    f"{device.device}: {device.problem}",
+                    "check",
+                    f"{boot} {device.device}",
+                )
 
 
 def _speeds(looks: Mapping[int, HostLook]) -> Iterable[Finding]:
@@ -250,7 +283,9 @@ def _speeds(looks: Mapping[int, HostLook]) -> Iterable[Finding]:
     for members in by_kind.values():
         facts = {host: look.facts for host, look in members.items() if look.facts is not None}
         for check, state, unit, read in _FIGURES:
-            values = {str(host): value for host, one in facts.items() if (value := read(members[host], one)) > 0}
+            values = {
+                str(host): value for host, one in facts.items() if (value := read(members[host], one)) > 0
+            }
             yield from _slow(values, check, state, RATIOS[check], unit)
         for check, ratio, unit in (("gemm", RATIOS["gemm"], "FLOP/s"), ("copy", RATIOS["copy"], "B/s")):
             devices = {
@@ -261,11 +296,18 @@ def _speeds(looks: Mapping[int, HostLook]) -> Iterable[Finding]:
             }
             on_processors = any(key.endswith(" cpu") for key in devices)
             devices = {key: value for key, value in devices.items() if value > 0}
-            yield from _slow(devices, check, "bad", RATIOS["gemm of processors"] if on_processors else ratio, unit)
+            yield from _slow(
+                devices, check, "bad", RATIOS["gemm of processors"] if on_processors else ratio, unit
+            )
 
 
 _FIGURES: Sequence[tuple[str, State, str, Callable[[HostLook, HostFacts], float]]] = (
-    ("disk", "odd", "B/s written", lambda _look, facts: min((disk.write_rate for disk in facts.disks), default=0.0)),
+    (
+        "disk",
+        "odd",
+        "B/s written",
+        lambda _look, facts: min((disk.write_rate for disk in facts.disks), default=0.0),
+    ),
     ("shm", "odd", "B", lambda _look, facts: float(facts.shm_bytes)),
     ("mem", "bad", "B", lambda _look, facts: float(facts.memory_bytes)),
     ("cpu", "bad", "B/s hashed", lambda look, _facts: look.processor),

@@ -57,7 +57,9 @@ def _gpus(count: int, limit_s: float) -> list[DeviceSpeed]:
             full = isinstance(problem, torch.cuda.OutOfMemoryError)
             speeds[index] = known if full else msgspec.structs.replace(known, problem=words)
 
-    threads = [threading.Thread(target=work, args=(index,), name=f"penstock-gpu-{index}") for index in range(count)]
+    threads = [
+        threading.Thread(target=work, args=(index,), name=f"penstock-gpu-{index}") for index in range(count)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -109,7 +111,8 @@ def _is_exact(device: torch.device) -> bool:
     """Whether sums of whole numbers are right to the last bit; they fit into every type that may be used on the way."""
     generator = torch.Generator().manual_seed(7)
     left, right = (
-        torch.randint(-1, 2, (EXACT_SIDE, EXACT_SIDE), generator=generator).to(torch.float32) for _ in range(2)
+        torch.randint(-1, 2, (EXACT_SIDE, EXACT_SIDE), generator=generator).to(torch.float32)
+        for _ in range(2)
     )
     found = torch.mm(left.to(device), right.to(device)).sum(dim=1).double().cpu()
     wanted = left.double() @ right.double().sum(dim=1)
