@@ -30,7 +30,10 @@ def include(hosts: str, *, why: str = "", host_history: History = None) -> int:
     known = pasts(history)
     records = []
     for name in expand(hosts, option="HOSTS"):
-        those = [past for past in known.all if past.name == name]
+        called = [past for past in known.excluded() if any(record.host == name for record in past.records)]
+        those = [past for past in known.all if past.name == name] + [
+            past for past in called if past.name != name
+        ]
         if not those:
             raise UsageError(
                 f"nothing is known of a host {name}",

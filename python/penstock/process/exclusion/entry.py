@@ -129,7 +129,8 @@ class EntryGuard:
             until = (
                 "" if found.until is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(found.until))
             )
-            raise HostExcluded(host=name, why=found.why, place=self._history.place, until=until)
+            why = found.why if found.host in ("", name) else f"as {found.host}: {found.why}"
+            raise HostExcluded(host=name, why=why, place=self._history.place, until=until)
         if look.problems:
             raise HostUnfit(host=name, problems=look.problems)
 
@@ -160,9 +161,7 @@ def words(name: str, exclusion: Exclusion) -> str:
     """In one line."""
     called = "" if exclusion.host in ("", name) else f" as {exclusion.host}"
     left = "" if exclusion.until is None else f" for {span(max(0.0, exclusion.until - time.time()))} more"
-    return (
-        f"excluded{called}{left}: {exclusion.why} (`penstock hosts include {exclusion.host}` uses it again)"
-    )
+    return f"excluded{called}{left}: {exclusion.why} (`penstock hosts include {name}` uses it again)"
 
 
 def to_builtins(look: EntryLook) -> dict[str, Any]:

@@ -21,6 +21,7 @@ ONCE_S = 3600.0
 class Exclusion:
     """Why a host is left out."""
 
+    #: What it was called when it failed, or when a person excluded it.
     host: str
     why: str
     #: When it is used again by itself; nothing where a person has to say so.
@@ -112,13 +113,13 @@ def _judge(past: HostPast, now: float) -> None:
             shown.append(record)
     past.failures = events_of(shown)
     if decided is not None and decided.kind == EXCLUDED and (not decided.until or decided.until > now):
-        past.exclusion = Exclusion(past.name, decided.why or "excluded by hand", decided.until or None)
+        past.exclusion = Exclusion(decided.host, decided.why or "excluded by hand", decided.until or None)
         return
     recent = [record for record in past.failures if record.at > now - WINDOW_S]
     if len(recent) >= FAILURES_MIN:
         last = recent[-FAILURES_MIN:]
         words = "; ".join(record.why or FAILURES[record.kind] for record in last)
-        past.exclusion = Exclusion(past.name, words, last[0].at + WINDOW_S)
+        past.exclusion = Exclusion(last[-1].host, words, last[0].at + WINDOW_S)
 
 
 def events_of(records: Sequence[Record]) -> list[Record]:
