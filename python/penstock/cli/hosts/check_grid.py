@@ -49,8 +49,8 @@ def finding_lines(verdict: Verdict, width: int) -> list[str]:
         by_words.setdefault(key, []).append(verdict.names[finding.host])
     order = sorted(by_words, key=lambda key: (key[0] != "bad", CHECKS.index(key[1])))
     lines: list[str] = []
-    for key in order[:FINDINGS_MAX]:
-        text = f"{fold(by_words[key])}: {key[1]}: {key[2]}"
+    for about in order[:FINDINGS_MAX]:
+        text = f"{fold(by_words[about])}: {about[1]}: {about[2]}"
         lines += textwrap.wrap(text, max(width, 40), subsequent_indent="  ", break_long_words=False)
     if len(order) > FINDINGS_MAX:
         lines.append(f"and {len(order) - FINDINGS_MAX} more (--json has all)")
@@ -109,9 +109,9 @@ def _figures(report: CheckReport) -> Iterable[tuple[str, str, Callable[[HostLook
             "disk",
             "B/s",
             lambda look: min((d.write_rate for d in look.facts.disks if d.write_rate), default=None),
-        ),  # type: ignore[union-attr]
-        ("memory", "B", lambda look: float(look.facts.memory_bytes)),  # type: ignore[union-attr]
-        ("/dev/shm", "B", lambda look: float(look.facts.shm_bytes)),  # type: ignore[union-attr]
+        ),
+        ("memory", "B", lambda look: float(look.facts.memory_bytes)),
+        ("/dev/shm", "B", lambda look: float(look.facts.shm_bytes)),
         ("processor", "B/s", lambda look: look.processor or None),
         ("product", "FLOP/s", device("product")),
         ("copy", "B/s", device("copy")),

@@ -8,7 +8,7 @@ end begins another one, so a torn line costs itself. In a store each line is an 
 import fcntl
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -125,7 +125,7 @@ class FileHistory:
 
 
 @contextmanager
-def _locked(number: int) -> Iterable[None]:  # type: ignore[misc]
+def _locked(number: int) -> Iterator[None]:
     """Hold the file's lock. Where there are no locks, or its holder is stopped, appending is whole lines all the same."""
     until = time.monotonic() + LOCK_S
     held = False

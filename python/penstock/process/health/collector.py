@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from queue import Empty, Queue
 from typing import Any, TypeVar
 
@@ -79,7 +80,7 @@ class Collector:
         report = CheckReport(list(self._looks.values()), self._meetings, seconds, self._notes)
         word = end(report)
         for link in self._links.values():
-            _try(lambda link=link: link.say({"do": "end", "end": word}))
+            _say(link, {"do": "end", "end": word})
             link.close()
         return report
 
@@ -90,7 +91,7 @@ class Collector:
         def greet(handle: socket.socket) -> None:
             with busy:
                 link = CheckLink(handle)
-                hello = _try(lambda: link.hear(CLOCK_S)) if accepted(handle, self._token) else None
+                hello = _hear(link, CLOCK_S) if accepted(handle, self._token) else None
                 if hello is None:
                     link.close()
                 else:
@@ -127,14 +128,14 @@ class Collector:
             asked[number] = self._asked
             if number in self._links:
                 link = self._links[number]
-                _try(lambda link=link, question=question: link.say({**question, "id": self._asked}))
+                _say(link, {**question, "id": self._asked})
         until = time.monotonic() + limit_s
         answers = {}
         for number, identifier in asked.items():
             if number not in self._links:
                 continue
             link = self._links[number]
-            answer = _try(lambda link=link: link.hear(max(0.01, until - time.monotonic())))
+            answer = _hear(link, max(0.01, until - time.monotonic()))
             if answer is not None and answer.get("id") == identifier:
                 answers[number] = answer
                 continue
@@ -317,10 +318,15 @@ def _meeting(one: int, two: int, first: PairFigures, second: PairFigures) -> Mee
     return Meeting(one, two, max(trips, default=0.0), second.rate, first.rate, problem, not problem)
 
 
-def _try(work: Callable[[], Any]) -> Any:
-    """What an end of a connection does; nothing where that is gone."""
+def _say(link: CheckLink, message: dict[str, Any]) -> None:
+    """Tell it, if anybody is there; whoever is not does not answer either."""
+    with suppress(OSError):
+        link.say(message)
+
+
+def _hear(link: CheckLink, timeout_s: float) -> dict[str, Any] | None:
     try:
-        return work()
+        return link.hear(timeout_s)
     except OSError:
         return None
 

@@ -92,7 +92,7 @@ def _measure(index: int, until: float) -> dict[str, Any]:
 def _portions(work: Any, seconds: float) -> list[float]:
     """Seconds that one piece takes, of several portions by the device's own clock."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    count, taken = 1, []
+    count, taken = 1, list[float]()
     until = time.monotonic() + seconds
     while not taken or time.monotonic() < until:
         begin.record()
