@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
@@ -14,7 +15,14 @@ from penstock.errors import HistoryUnusable, HostExcluded, HostsExcluded
 from penstock.process.exclusion.entry import EntryGuard, EntryLook
 from penstock.process.exclusion.history import FileHistory, StoredHistory, note_seen, open_history, pasts
 from penstock.process.exclusion.identity import HostIdentity, is_same_machine, own_identity
-from penstock.process.exclusion.records import LINE_BYTES_MAX, Record, line_of, new_record, records_of
+from penstock.process.exclusion.records import (
+    LINE_BYTES_MAX,
+    Record,
+    RecordParts,
+    line_of,
+    new_record,
+    records_of,
+)
 from penstock.process.exclusion.rule import WINDOW_S, Pasts, lost_at_most
 from penstock.store import open_store
 
@@ -33,7 +41,7 @@ def machine(number: int, name: str = "", *, gpus: int = 0, clone: bool = False) 
     )
 
 
-def line(kind: str, identity: HostIdentity, ago_s: float = 0.0, **more: object) -> Record:
+def line(kind: str, identity: HostIdentity, ago_s: float = 0.0, **more: Unpack[RecordParts]) -> Record:
     return new_record(kind, identity.name, f"it {kind}", identity=identity, at=NOW - ago_s, **more)
 
 

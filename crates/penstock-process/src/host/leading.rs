@@ -222,6 +222,7 @@ impl<S: VoteStorage> Host<S> {
         } else if !seen || leading.news || self.now_ms >= leading.look_ms {
             (leading.news, leading.considered_ms) = (false, self.now_ms);
             self.watch_hosts(&mut leading);
+            self.remember_failures(&mut leading);
             self.decide(&mut leading);
             self.replace_voters(&leading);
         }

@@ -18,7 +18,7 @@ from penstock.errors import CheckFailed, HealthError, UsageError
 from penstock.process.exclusion.check_failures import remember
 from penstock.process.exclusion.history import open_history
 from penstock.process.health.collector import CheckPlan
-from penstock.process.health.host_facts import Looks
+from penstock.process.health.facts.host_facts import Looks
 from penstock.process.health.outliers import HOSTS_MIN
 from penstock.process.health.report import CheckReport
 from penstock.process.health.verdict import Verdict, has_verdict, judge
@@ -130,9 +130,9 @@ def check(
         return _show(report, what, json=json)
     if not where.words() and not _is_of_many():
         return _show(check_here(plan), what, json=json)
-    found, end, code = check_by_run(where.words(), plan)
-    if found is not None:
-        return _show(found, what, json=json)
+    collected, end, code = check_by_run(where.words(), plan)
+    if collected is not None:
+        return _show(collected, what, json=json)
     if end:
         say(f"note: this host was checked; host rank 0 shows what came of it ({end})")
         return 0 if end == "fit" else 1

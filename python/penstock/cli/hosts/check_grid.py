@@ -66,8 +66,8 @@ def figure_lines(report: CheckReport) -> list[str]:
         if not known:
             continue
         if len(hosts) <= FIGURES_MAX and not has_verdict(report):
-            each = ", ".join(f"{look.name} {_shown(value, unit)}" for look, value in known)
-            lines.append(f"{name}: {each}")
+            figures = ", ".join(f"{look.name} {_shown(value, unit)}" for look, value in known)
+            lines.append(f"{name}: {figures}")
         else:
             values = [value for _, value in known]
             low, middle, high = min(values), statistics.median(values), max(values)

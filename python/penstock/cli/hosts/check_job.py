@@ -15,9 +15,9 @@ from penstock.cli.escape import harmless
 from penstock.errors import CheckFailed, PenstockError
 from penstock.process.health.check_rank import ReportReader, listen
 from penstock.process.health.collector import CheckPlan, Collector
-from penstock.process.health.compute_probe import compute
-from penstock.process.health.host_facts import host_facts
-from penstock.process.health.processor_rate import processor_rate
+from penstock.process.health.facts.compute_probe import compute
+from penstock.process.health.facts.host_facts import host_facts
+from penstock.process.health.facts.processor_rate import processor_rate
 from penstock.process.health.report import CheckReport, HostLook
 from penstock.process.job.catalogue import Job
 from penstock.process.questions.answers import ask_hosts

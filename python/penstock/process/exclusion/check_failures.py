@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from penstock.process.exclusion.history import HostHistory, note_seen, pasts
 from penstock.process.exclusion.identity import HostIdentity
 from penstock.process.exclusion.records import Record, new_record
+from penstock.process.exclusion.rule import ONCE_S
 from penstock.process.health.report import CheckReport
 from penstock.process.health.verdict import Finding, Verdict
 
@@ -32,6 +35,9 @@ def write_findings(
         identity = identities.get(finding.host, HostIdentity())
         name = identity.name or names.get(finding.host, "")
         record = new_record(finding.failure, name, finding.words, identity=identity, key=finding.key)
+        if finding.failure == "outlier":
+            # Checks of one hour are one life: what made the host slow may be the same visitor.
+            record = msgspec.structs.replace(record, job="check", life=int(record.at // ONCE_S))
         records.append(record)
         there.add(finding.key)
     if records:

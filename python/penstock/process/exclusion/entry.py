@@ -16,8 +16,8 @@ from penstock.process.exclusion.history import HostHistory, note_seen, pasts
 from penstock.process.exclusion.identity import HostIdentity, own_identity
 from penstock.process.exclusion.records import FAILURES, Record
 from penstock.process.exclusion.rule import WINDOW_S, Exclusion, Pasts, lost_at_most
-from penstock.process.health.gpu_facts import gpu_uuids
-from penstock.process.health.host_facts import Looks, host_facts
+from penstock.process.health.facts.gpu_facts import gpu_uuids
+from penstock.process.health.facts.host_facts import Looks, host_facts
 from penstock.process.health.verdict import Finding, check_alone, span
 
 #: Where failures are remembered, where no option says so.
@@ -49,10 +49,10 @@ class EntryLook(msgspec.Struct, frozen=True, omit_defaults=True):
         return [Finding(0, check, "bad", words, failure, key) for check, words, failure, key in self.shown]
 
     @classmethod
-    def of(cls, told: object) -> "EntryLook":
+    def of(cls, message: object) -> "EntryLook":
         """As it travelled; nothing of hosts of other versions."""
         try:
-            return msgspec.convert(told or {}, cls)
+            return msgspec.convert(message or {}, cls)
         except msgspec.ValidationError:
             return cls()
 
@@ -107,9 +107,9 @@ class EntryGuard:
         """Hosts that take no part, and why. Raises ``HostsExcluded`` where exclusion would cost a job too many."""
         known = self._known()
         excluded = {
-            name: words(name, found)
+            name: words(name, exclusion)
             for name, look in looks.items()
-            if (found := _exclusion(known, name, look.identity)) is not None
+            if (exclusion := _exclusion(known, name, look.identity)) is not None
         }
         self.check_number(excluded, hosts)
         unfit = {
@@ -124,12 +124,14 @@ class EntryGuard:
 
     def let_in(self, name: str, look: EntryLook) -> None:
         """Raises ``HostExcluded`` or ``HostUnfit``."""
-        found = _exclusion(self._known(), name, look.identity)
-        if found is not None:
+        exclusion = _exclusion(self._known(), name, look.identity)
+        if exclusion is not None:
             until = (
-                "" if found.until is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(found.until))
+                ""
+                if exclusion.until is None
+                else time.strftime("%Y-%m-%d %H:%M", time.localtime(exclusion.until))
             )
-            why = found.why if found.host in ("", name) else f"as {found.host}: {found.why}"
+            why = exclusion.why if exclusion.host in ("", name) else f"as {exclusion.host}: {exclusion.why}"
             raise HostExcluded(host=name, why=why, place=self._history.place, until=until)
         if look.problems:
             raise HostUnfit(host=name, problems=look.problems)
@@ -137,10 +139,10 @@ class EntryGuard:
     def excluded_names(self, names: Iterable[str]) -> dict[str, str]:
         """Of hosts that are known by name only: a first guess."""
         known = self._known()
-        found = ((name, known.named(name)) for name in names)
+        by_name = ((name, known.named(name)) for name in names)
         return {
             name: words(name, past.exclusion)
-            for name, past in found
+            for name, past in by_name
             if past is not None and past.exclusion is not None
         }
 

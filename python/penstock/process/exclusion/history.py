@@ -179,13 +179,13 @@ class StoredHistory:
             objects = [entry.name for entry in self._store.entries("hosts")]
             whole = {name for name in objects if name.endswith(".jsonl")}
             data = [self._read(name) for name in objects]
-            found = {
+            by_digest = {
                 record.digest: record for record in records_of(b"\n".join(data), now=time.time()).records
             }
         except StoreError as problem:
             raise HistoryUnusable(place=self.place, reason=str(problem)) from problem
         self._compact(objects, whole)
-        return list(found.values())
+        return list(by_digest.values())
 
     def _read(self, name: str) -> bytes:
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.process.health.gpu_facts import gpu_uuids
+from penstock.process.health.facts.gpu_facts import gpu_uuids
 
 #: What a pod is told of its node (``status.nodeInfo.machineID``, ``spec.nodeName``).
 MACHINE_VARIABLE = "PENSTOCK_MACHINE_ID"
@@ -69,8 +69,8 @@ def own_identity(
 ) -> HostIdentity:
     """Who this host is. ``gpus``: UUIDs that are known already."""
     in_pod = _POD in environment
-    told = environment.get(MACHINE_VARIABLE, "")
-    machine = told or ("" if in_pod else _line(root / "etc/machine-id"))
+    stated = environment.get(MACHINE_VARIABLE, "")
+    machine = stated or ("" if in_pod else _line(root / "etc/machine-id"))
     named = next((environment[name] for name in NODE_VARIABLES if environment.get(name)), "")
     board = _line(root / "sys/class/dmi/id/product_uuid").lower()
     return HostIdentity(
@@ -101,7 +101,7 @@ def _line(path: Path) -> str:
 
 def _cards(folder: Path) -> tuple[str, ...]:
     """Cards that are hardware, with the address that they were made with: bridges, veths and random ones change with each start."""
-    found = []
+    digests = []
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -112,5 +112,5 @@ def _cards(folder: Path) -> tuple[str, ...]:
         is_address = re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5,19}", address) and address.strip("0:")
         # 0: the card came with it; random and copied ones change with each start.
         if is_address and (card / "device").exists() and _line(card / "addr_assign_type") == "0":
-            found.append(_digest("card", address))
-    return tuple(sorted(set(found))[:_CARDS_MAX])
+            digests.append(_digest("card", address))
+    return tuple(sorted(set(digests))[:_CARDS_MAX])

@@ -7,7 +7,7 @@ about the host.
 import hashlib
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -57,17 +57,27 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:24]
 
 
-def new_record(kind: str, host: str, why: str, **more: Any) -> Record:
+class RecordParts(TypedDict, total=False):
+    """What a line may have beside kind, host and reason."""
+
+    at: float
+    identity: HostIdentity
+    job: str
+    life: int
+    key: str
+    until: float
+
+
+def new_record(kind: str, host: str, why: str, **more: Unpack[RecordParts]) -> Record:
     """A line of now, with texts that are not too long."""
     assert kind in KINDS, kind
-    at = more.pop("at", None)
-    return Record(
-        at=round(time.time() if at is None else at, 3),
+    record = Record(
+        at=round(more.get("at", time.time()), 3),
         kind=kind,
         host=host[:NAME_MAX],
         why=" ".join(why.split())[:WHY_MAX],
-        **more,
     )
+    return msgspec.structs.replace(record, **{name: value for name, value in more.items() if name != "at"})
 
 
 def line_of(record: Record) -> bytes:

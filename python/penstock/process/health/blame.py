@@ -75,13 +75,13 @@ def blame(meetings: Iterable[Measured]) -> Blame:
 
 def _mostly_bad(links: list[tuple[int, int]], pairs: dict[frozenset[int], bool]) -> set[int]:
     """Hosts of several bad links that have fewer good pairs than bad ones."""
-    found = set()
+    hosts = set()
     for host in {host for link in links for host in link}:
         bad = sum(host in link for link in links)
         good = sum(good for pair, good in pairs.items() if host in pair)
         if bad >= PARTNERS_MIN and bad > good:
-            found.add(host)
-    return found
+            hosts.add(host)
+    return hosts
 
 
 def _failed_with(host: int, pairs: dict[frozenset[int], bool], well: set[int]) -> int:

@@ -45,7 +45,7 @@ class CheckLink:
         self._handle.sendall(msgspec.json.encode(message) + b"\n")
 
     def hear(self, timeout_s: float | None) -> dict[str, Any] | None:
-        """The next message; nothing when the other end is gone. Raises ``TimeoutError``, and ``OSError`` as sockets do."""
+        """The next message; nothing when the other end is gone. Raises ``OSError`` as sockets do, also when the time is over."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while b"\n" not in self._heard:
             left = None if until is None else until - time.monotonic()

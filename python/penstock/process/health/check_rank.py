@@ -34,7 +34,7 @@ def main(words: list[str], environment: Mapping[str, str]) -> int:
     """The program of one rank."""
     plan = msgspec.json.decode(words[0], type=CheckPlan)
     rank, ranks = int(environment.get("RANK", "0")), int(environment.get("WORLD_SIZE", "1"))
-    place = participant.Collector(environment["MASTER_ADDR"], int(environment["MASTER_PORT"]))
+    place = participant.CollectorPlace(environment["MASTER_ADDR"], int(environment["MASTER_PORT"]))
     directory = Path(environment["PENSTOCK_JOB_DIRECTORY"])
     life = f"{environment.get('PENSTOCK_JOB')} {environment.get('PENSTOCK_INCARNATION')}"
     token = token_of((directory / "key").read_bytes(), life)
@@ -54,7 +54,7 @@ def main(words: list[str], environment: Mapping[str, str]) -> int:
 
 def _collect(
     me: participant.Participant,
-    place: participant.Collector,
+    place: participant.CollectorPlace,
     token: bytes,
     plan: CheckPlan,
     ranks: int,

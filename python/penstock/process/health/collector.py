@@ -16,8 +16,8 @@ import msgspec
 
 from penstock.process.health import blame, pairs
 from penstock.process.health.check_link import CheckLink, accepted
-from penstock.process.health.compute_probe import ComputeLook
-from penstock.process.health.host_facts import HostFacts, Looks
+from penstock.process.health.facts.compute_probe import ComputeLook
+from penstock.process.health.facts.host_facts import HostFacts, Looks
 from penstock.process.health.outliers import outliers
 from penstock.process.health.pair_probe import PairFigures, PairPlan
 from penstock.process.health.report import CheckReport, HostLook, Meeting
@@ -153,8 +153,8 @@ class Collector:
                 after = time.time()
                 if answer is None:
                     break
-                found = (after - before, float(answer["at"]) - (before + after) / 2)
-                best = min(best or found, found)
+                exchange = (after - before, float(answer["at"]) - (before + after) / 2)
+                best = min(best or exchange, exchange)
             if best is not None:
                 look = self._looks[number]
                 look.clock_error_s, look.clock_s = best[0] / 2, best[1]
@@ -180,10 +180,10 @@ class Collector:
         question = {**question, "limit_s": left_s}
         self._again(self._odd_products(), question, left_s + 1.0, self._take_compute)
 
-    def _known(self, number: int, told: object, kind: type[Told]) -> Told | None:
+    def _known(self, number: int, message: object, kind: type[Told]) -> Told | None:
         """What a host told, unless its version tells it in another form."""
         try:
-            return msgspec.convert(told, kind)
+            return msgspec.convert(message, kind)
         except msgspec.ValidationError:
             self._looks[number].problem = "tells its facts in another form: other versions of Penstock"
             return None
@@ -219,7 +219,7 @@ class Collector:
             for place, device in enumerate(look.devices if look else ()):
                 by_kind.setdefault(device.name, {})[f"{number} {place}"] = device.product
         odd = [outliers(figures, better="high", ratio_min=PRODUCT_RATIO) for figures in by_kind.values()]
-        return {int(key.partition(" ")[0]) for found in odd for key in found}
+        return {int(key.partition(" ")[0]) for named in odd for key in named}
 
     def _take_compute(self, number: int, answer: dict[str, Any]) -> None:
         new, look = self._known(number, answer.get("compute"), ComputeLook), self._looks[number]

@@ -46,13 +46,13 @@ def outliers(values: Mapping[str, float], *, better: Better, ratio_min: float) -
         return {}
     distances = {host: _distance(value, middle) for host, value in known.items()}
     spread = max(SIGMA * median(map(abs, distances.values())), math.log1p(NOISE))
-    found = {}
+    named = {}
     for host, distance in distances.items():
         worse_by = -distance if better == "high" else distance
         if worse_by >= math.log(ratio_min) and worse_by >= DEVIATIONS_MIN * spread:
             ratio = math.exp(min(worse_by, LOG_MAX))
-            found[host] = Outlier(known[host], middle, ratio, worse_by / spread)
-    return found
+            named[host] = Outlier(known[host], middle, ratio, worse_by / spread)
+    return named
 
 
 def _distance(value: float, middle: float) -> float:

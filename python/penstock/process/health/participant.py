@@ -10,17 +10,17 @@ import msgspec
 
 from penstock.errors.health import CheckFailed
 from penstock.process.health.check_link import CheckLink, connected_soon
-from penstock.process.health.compute_probe import compute
-from penstock.process.health.host_facts import Looks, host_facts
+from penstock.process.health.facts.compute_probe import compute
+from penstock.process.health.facts.host_facts import Looks, host_facts
+from penstock.process.health.facts.processor_rate import processor_rate
 from penstock.process.health.pair_probe import PairPlan, meet, plain
-from penstock.process.health.processor_rate import processor_rate
 from penstock.process.hosts.addresses import address_towards
 
 #: Hosts that call at once while one of them is slow.
 BACKLOG = 16
 
 
-class Collector(msgspec.Struct, frozen=True):
+class CollectorPlace(msgspec.Struct, frozen=True):
     """Where answers go."""
 
     address: str
@@ -35,7 +35,12 @@ class Participant(msgspec.Struct, frozen=True):
 
 
 def take_part(
-    me: Participant, collector: Collector, token: bytes, *, limit_s: float, environment: Mapping[str, str]
+    me: Participant,
+    collector: CollectorPlace,
+    token: bytes,
+    *,
+    limit_s: float,
+    environment: Mapping[str, str],
 ) -> str:
     """Answer until the end of the check; how that was: ``fit``, ``unfit`` or ``unknown``. Raises ``CheckFailed`` where nobody collects."""
     until = time.monotonic() + limit_s
@@ -58,7 +63,7 @@ def take_part(
             link.close()
 
 
-def _listener(collector: Collector) -> socket.socket:
+def _listener(collector: CollectorPlace) -> socket.socket:
     own = address_towards(collector.address, collector.port)
     family = socket.AF_INET6 if ":" in own else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from penstock.process.health.compute_probe import ComputeLook
-from penstock.process.health.host_facts import HostFacts
+from penstock.process.health.facts.compute_probe import ComputeLook
+from penstock.process.health.facts.host_facts import HostFacts
 
 
 class HostLook(msgspec.Struct, omit_defaults=True):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from penstock.process.health.blame import Measured, blame
-from penstock.process.health.host_facts import HostFacts
+from penstock.process.health.facts.host_facts import HostFacts
 from penstock.process.health.outliers import HOSTS_MIN, Better, Outlier, outliers
 from penstock.process.health.report import CheckReport, HostLook
 
@@ -317,17 +317,17 @@ _FIGURES: Sequence[tuple[str, State, str, Callable[[HostLook, HostFacts], float]
 def _slow(
     values: Mapping[str, float], check: str, state: State, ratio: float, unit: str, *, better: Better = "high"
 ) -> Iterable[Finding]:
-    for key, found in outliers(values, better=better, ratio_min=ratio).items():
+    for key, outlier in outliers(values, better=better, ratio_min=ratio).items():
         host, _, device = key.partition(" ")
         on = f"{device}: " if device and device != "cpu" else ""
         failure = "outlier" if state == "bad" else ""
-        yield Finding(int(host), check, state, f"{on}{_outlier(found, unit, len(values))}", failure)
+        yield Finding(int(host), check, state, f"{on}{_outlier(outlier, unit, len(values))}", failure)
 
 
-def _outlier(found: Outlier, unit: str, count: int) -> str:
+def _outlier(outlier: Outlier, unit: str, count: int) -> str:
     return (
-        f"{size(found.value, unit)}, the median of {count} is {size(found.median, unit)}:"
-        f" {found.ratio:.1f} × worse, {found.deviations:.0f} deviations"
+        f"{size(outlier.value, unit)}, the median of {count} is {size(outlier.median, unit)}:"
+        f" {outlier.ratio:.1f} × worse, {outlier.deviations:.0f} deviations"
     )
 
 

@@ -53,7 +53,7 @@ def _usage(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _check(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
-    from penstock.process.questions.host_check import check_parts
+    from penstock.process.health.check_task import check_parts
 
     return check_parts(job, task)
 

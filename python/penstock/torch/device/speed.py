@@ -1,6 +1,6 @@
 """``python -m penstock.torch.device.speed gpu|cpu|auto SECONDS``: a short product and copy on every device, as JSON on standard output.
 
-This is the part of a check of hosts that needs torch (``penstock.process.health.compute_probe`` starts it). All GPUs of a host work at once, as
+This is the part of a check of hosts that needs torch (``penstock.process.health.facts.compute_probe`` starts it). All GPUs of a host work at once, as
 they do in training: what power and cooling cannot keep up shows. A product of small whole numbers has one right answer, so a device that computes
 wrong shows as well.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import torch
 
-from penstock.process.health.compute_probe import READY, ComputeLook, DeviceSpeed
+from penstock.process.health.facts.compute_probe import READY, ComputeLook, DeviceSpeed
 
 #: Sides of the square matrices; processors are a thousand times slower.
 GPU_SIDE, CPU_SIDE, EXACT_SIDE = 8192, 512, 1024
@@ -114,9 +114,9 @@ def _is_exact(device: torch.device) -> bool:
         torch.randint(-1, 2, (EXACT_SIDE, EXACT_SIDE), generator=generator).to(torch.float32)
         for _ in range(2)
     )
-    found = torch.mm(left.to(device), right.to(device)).sum(dim=1).double().cpu()
+    sums = torch.mm(left.to(device), right.to(device)).sum(dim=1).double().cpu()
     wanted = left.double() @ right.double().sum(dim=1)
-    return bool(torch.equal(found, wanted))
+    return bool(torch.equal(sums, wanted))
 
 
 def _cpu() -> DeviceSpeed:

@@ -138,6 +138,10 @@ impl<S: VoteStorage> Host<S> {
             };
             self.enter_state(leading, rank, state, why);
         }
+    }
+
+    /// Has what hosts have shown since then written down for later jobs.
+    pub(super) fn remember_failures(&mut self, leading: &mut Leading) {
         if !leading.to_remember.is_empty() {
             self.out.push(Effect::Remember(std::mem::take(&mut leading.to_remember)));
         }

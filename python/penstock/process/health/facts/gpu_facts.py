@@ -142,8 +142,8 @@ def _uncorrected(volatile: Tree.Element) -> int | None:
 
 
 def _text(element: Tree.Element | None, path: str) -> str:
-    found = None if element is None else element.findtext(path)
-    return (found or "").strip()
+    content = None if element is None else element.findtext(path)
+    return (content or "").strip()
 
 
 def _number(text: str) -> int | None:

@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from penstock.errors.health import CheckFailed
-from penstock.process.health.participant import Collector, Participant, take_part
+from penstock.process.health.participant import CollectorPlace, Participant, take_part
 from penstock.process.job.catalogue import Job
 
 
@@ -14,7 +14,7 @@ def check_parts(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
     number = task["numbers"].get(name)
     if number is None:
         raise CheckFailed(reason=f"this host is called {name}, and nobody of that name was asked")
-    place = Collector(str(task["address"]), int(task["port"]))
+    place = CollectorPlace(str(task["address"]), int(task["port"]))
     token = bytes.fromhex(task["token"])
     take_part(
         Participant(int(number), name), place, token, limit_s=float(task["limit_s"]), environment=os.environ

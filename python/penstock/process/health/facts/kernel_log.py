@@ -77,7 +77,7 @@ def read_xids(path: Path = Path("/dev/kmsg")) -> list[XidLine] | None:
 
 def parsed(lines: Iterable[str]) -> list[XidLine]:
     """Of lines as ``/dev/kmsg`` has them: ``level,number,microseconds,…;text``."""
-    found = []
+    xids = []
     for line in lines:
         head, _, text = line.partition(";")
         match = _XID.search(text)
@@ -85,8 +85,8 @@ def parsed(lines: Iterable[str]) -> list[XidLine]:
             continue
         fields = head.split(",")
         micros = int(fields[2]) if len(fields) > 2 and fields[2].isdecimal() else 0
-        found.append(XidLine(int(match[2]), match[1].lower(), micros / 1e6, match[3].strip()[:200]))
-    return found[-KEPT_MAX:]
+        xids.append(XidLine(int(match[2]), match[1].lower(), micros / 1e6, match[3].strip()[:200]))
+    return xids[-KEPT_MAX:]
 
 
 def _lines(number: int) -> Iterable[str]:

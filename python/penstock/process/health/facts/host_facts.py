@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from penstock.process.exclusion.identity import HostIdentity, own_identity
-from penstock.process.health.directory_digest import directory_digest
-from penstock.process.health.gpu_facts import GpuLook, look_at_gpus
-from penstock.process.health.kernel_log import XidLine, read_xids
+from penstock.process.health.facts.directory_digest import directory_digest
+from penstock.process.health.facts.gpu_facts import GpuLook, look_at_gpus
+from penstock.process.health.facts.kernel_log import XidLine, read_xids
 
 #: Packages whose versions have to agree, where they are installed.
 PACKAGES = ("torch", "jax", "numpy")
@@ -131,13 +131,13 @@ def _side_by_side(work: list[Callable[[], object]], patience_s: float) -> None:
 
 def versions() -> dict[str, str]:
     """Of what runs ranks; found without importing any of it."""
-    found = {"python": platform.python_version(), "kernel": platform.release()}
+    versions_here = {"python": platform.python_version(), "kernel": platform.release()}
     for package in ("penstock", *PACKAGES):
         try:
-            found["agent" if package == "penstock" else package] = importlib.metadata.version(package)
+            versions_here["agent" if package == "penstock" else package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions_here
 
 
 def look_at_disk(place: Path, *, measures: bool = True) -> DiskFacts:
