@@ -11,11 +11,11 @@ import pytest
 from penstock.errors import CheckFailed
 from penstock.process.health.check_link import CheckLink, accepted, connected, proof, token_of
 from penstock.process.health.check_rank import ReportReader, listen, pieces
-from penstock.process.health.collector import CheckPlan, Collector
+from penstock.process.health.examiner import CheckPlan, Examiner
 from penstock.process.health.facts.compute_probe import ComputeLook, DeviceSpeed
 from penstock.process.health.facts.gpu_facts import GpuFacts, GpuLook
 from penstock.process.health.facts.host_facts import HostFacts
-from penstock.process.health.participant import CollectorPlace, Participant, take_part
+from penstock.process.health.participant import ExaminerPlace, Participant, take_part
 from penstock.process.health.report import CheckReport, HostLook, Meeting
 from penstock.process.health.verdict import judge
 
@@ -26,7 +26,7 @@ PLAN = CheckPlan(limit_s=8.0, processor=False, compute="")
 def _hosts(count: int, address: str, port: int) -> list[threading.Thread]:
     def take(number: int) -> None:
         me = Participant(number, f"gpu{number}")
-        take_part(me, CollectorPlace(address, port), TOKEN, limit_s=10.0, environment={})
+        take_part(me, ExaminerPlace(address, port), TOKEN, limit_s=10.0, environment={})
 
     threads = [threading.Thread(target=take, args=(number,), daemon=True) for number in range(count)]
     for thread in threads:
@@ -43,9 +43,7 @@ def test_hosts_are_collected_whatever_else_connects(address: str) -> None:
         strangers[0].sendall(os.urandom(4096))
         strangers[1].sendall(b"\0" * 48)
         threads = _hosts(3, address, port)
-        report = Collector(listener, TOKEN, dict.fromkeys(range(4), ""), PLAN).collect(
-            lambda _report: "unfit"
-        )
+        report = Examiner(listener, TOKEN, dict.fromkeys(range(4), ""), PLAN).collect(lambda _report: "unfit")
         for stranger in strangers:
             stranger.close()
         for thread in threads:
@@ -76,7 +74,7 @@ def test_a_host_that_answers_garbage_is_named_and_the_others_are_measured() -> N
 
         threads.append(threading.Thread(target=answer, daemon=True))
         threads[-1].start()
-        report = Collector(listener, TOKEN, dict.fromkeys(range(4), ""), PLAN).collect()
+        report = Examiner(listener, TOKEN, dict.fromkeys(range(4), ""), PLAN).collect()
         for thread in threads:
             thread.join(10)
     assert judge(report).unfit == [3]

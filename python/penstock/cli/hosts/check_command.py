@@ -17,7 +17,7 @@ from penstock.cli.output import Json, command_app, in_encoding, print_json, prin
 from penstock.errors import CheckFailed, HealthError, UsageError
 from penstock.process.exclusion.check_failures import remember
 from penstock.process.exclusion.history import open_history
-from penstock.process.health.collector import CheckPlan
+from penstock.process.health.examiner import CheckPlan
 from penstock.process.health.facts.host_facts import Looks
 from penstock.process.health.outliers import HOSTS_MIN
 from penstock.process.health.report import CheckReport

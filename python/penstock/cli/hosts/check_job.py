@@ -14,7 +14,7 @@ import msgspec
 from penstock.cli.escape import harmless
 from penstock.errors import CheckFailed, PenstockError
 from penstock.process.health.check_rank import ReportReader, listen
-from penstock.process.health.collector import CheckPlan, Collector
+from penstock.process.health.examiner import CheckPlan, Examiner
 from penstock.process.health.facts.compute_probe import compute
 from penstock.process.health.facts.host_facts import host_facts
 from penstock.process.health.facts.processor_rate import processor_rate
@@ -83,7 +83,7 @@ def check_job(job: Job, names: str | None, plan: CheckPlan) -> CheckReport:
         asking.start()
         gentle = msgspec.structs.replace(plan, witnesses=tuple(witnesses))
         names_by_rank = {rank: hosts.rows[rank].name for rank in everybody}
-        report = Collector(listener, token, names_by_rank, gentle).collect()
+        report = Examiner(listener, token, names_by_rank, gentle).collect()
         asking.join(LATE_S)
     return msgspec.structs.replace(report, notes=[*report.notes, *dict.fromkeys(refused)])
 

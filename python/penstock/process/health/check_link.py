@@ -1,4 +1,4 @@
-"""How hosts that are checked talk to whoever collects: lines of JSON over TCP, after both have proved that they know the check's token.
+"""How hosts that are checked talk to the examiner: lines of JSON over TCP, after both have proved that they know the check's token.
 
 The token is random and reaches hosts on a way that is safe already: in a question, or derived from the job's secret. So whoever finds the port
 learns nothing, changes nothing, and is hung up on. Nothing is parsed before the proof.
@@ -103,7 +103,7 @@ def connected(address: str, port: int, token: bytes, timeout_s: float) -> socket
 
 
 def connected_soon(address: str, port: int, token: bytes, timeout_s: float) -> socket.socket:
-    """The same, until somebody is there: whoever collects may begin later. Raises ``CheckFailed``."""
+    """The same, until somebody is there: the examiner may begin later. Raises ``CheckFailed``."""
     until = time.monotonic() + timeout_s
     while True:
         try:

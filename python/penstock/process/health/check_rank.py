@@ -18,13 +18,13 @@ import msgspec
 from penstock.errors import PenstockError
 from penstock.process.health import participant
 from penstock.process.health.check_link import token_of
-from penstock.process.health.collector import CheckPlan, Collector
+from penstock.process.health.examiner import CheckPlan, Examiner
 from penstock.process.health.report import CheckReport
 from penstock.process.health.verdict import judge
 
 PIECE_LETTERS = 2000
 BACKLOG = 4096
-#: Hosts that were started later than this one still find whoever collects.
+#: Hosts that were started later than this one still find the examiner.
 LATE_S = 5.0
 _PIECE = re.compile(r"penstock-check (\d+)/(\d+) (.*)$")
 _END = re.compile(r"penstock-check-end (fit|unfit|unknown)\s*$")
@@ -34,7 +34,7 @@ def main(words: list[str], environment: Mapping[str, str]) -> int:
     """The program of one rank."""
     plan = msgspec.json.decode(words[0], type=CheckPlan)
     rank, ranks = int(environment.get("RANK", "0")), int(environment.get("WORLD_SIZE", "1"))
-    place = participant.CollectorPlace(environment["MASTER_ADDR"], int(environment["MASTER_PORT"]))
+    place = participant.ExaminerPlace(environment["MASTER_ADDR"], int(environment["MASTER_PORT"]))
     directory = Path(environment["PENSTOCK_JOB_DIRECTORY"])
     life = f"{environment.get('PENSTOCK_JOB')} {environment.get('PENSTOCK_INCARNATION')}"
     token = token_of((directory / "key").read_bytes(), life)
@@ -54,7 +54,7 @@ def main(words: list[str], environment: Mapping[str, str]) -> int:
 
 def _collect(
     me: participant.Participant,
-    place: participant.CollectorPlace,
+    place: participant.ExaminerPlace,
     token: bytes,
     plan: CheckPlan,
     ranks: int,
@@ -70,8 +70,8 @@ def _collect(
     )
     own.start()
     with listener:
-        collector = Collector(listener, token, dict.fromkeys(range(ranks), ""), plan)
-        return collector.collect(lambda report: "fit" if judge(report).is_well else "unfit")
+        examiner = Examiner(listener, token, dict.fromkeys(range(ranks), ""), plan)
+        return examiner.collect(lambda report: "fit" if judge(report).is_well else "unfit")
 
 
 def listen(address: str, port: int) -> socket.socket:

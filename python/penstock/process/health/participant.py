@@ -1,4 +1,4 @@
-"""The part of a host that is checked: it says what it is asked for, until whoever collects has enough."""
+"""The part of a host that is checked: it says what it is asked for, until the examiner has enough."""
 
 import os
 import socket
@@ -20,7 +20,7 @@ from penstock.process.hosts.addresses import address_towards
 BACKLOG = 16
 
 
-class CollectorPlace(msgspec.Struct, frozen=True):
+class ExaminerPlace(msgspec.Struct, frozen=True):
     """Where answers go."""
 
     address: str
@@ -36,17 +36,17 @@ class Participant(msgspec.Struct, frozen=True):
 
 def take_part(
     me: Participant,
-    collector: CollectorPlace,
+    examiner: ExaminerPlace,
     token: bytes,
     *,
     limit_s: float,
     environment: Mapping[str, str],
 ) -> str:
-    """Answer until the end of the check; how that was: ``fit``, ``unfit`` or ``unknown``. Raises ``CheckFailed`` where nobody collects."""
+    """Answer until the end of the check; how that was: ``fit``, ``unfit`` or ``unknown``. Raises ``CheckFailed`` where there is no examiner."""
     until = time.monotonic() + limit_s
-    with _listener(collector) as listener:
+    with _listener(examiner) as listener:
         address, port = listener.getsockname()[:2]
-        link = CheckLink(connected_soon(collector.address, collector.port, token, limit_s))
+        link = CheckLink(connected_soon(examiner.address, examiner.port, token, limit_s))
         try:
             link.say({"number": me.number, "name": me.name, "address": address, "port": port})
             while (left := until - time.monotonic()) > 0:
@@ -58,13 +58,13 @@ def take_part(
         except TimeoutError:
             return "unknown"
         except OSError as problem:
-            raise CheckFailed(reason=f"whoever collects is gone: {problem.strerror or problem}") from problem
+            raise CheckFailed(reason=f"the examiner is gone: {problem.strerror or problem}") from problem
         finally:
             link.close()
 
 
-def _listener(collector: CollectorPlace) -> socket.socket:
-    own = address_towards(collector.address, collector.port)
+def _listener(examiner: ExaminerPlace) -> socket.socket:
+    own = address_towards(examiner.address, examiner.port)
     family = socket.AF_INET6 if ":" in own else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.bind((own, 0))

@@ -1,4 +1,4 @@
-"""Whoever collects: lets hosts in that know the token, asks all of them the same at once, and pairs them.
+"""The examiner: lets hosts in that know the token, asks all of them the same at once, and pairs them.
 
 A question goes to all hosts before the first answer is read, and all answers share one limit, so a check takes as long as its slowest host and not
 longer with more hosts.
@@ -51,7 +51,7 @@ class CheckPlan(msgspec.Struct, frozen=True):
     witnesses: tuple[int, ...] = ()
 
 
-class Collector:
+class Examiner:
     """One check."""
 
     def __init__(self, listener: socket.socket, token: bytes, names: dict[int, str], plan: CheckPlan) -> None:
