@@ -23,6 +23,7 @@ from penstock.process.health.outliers import HOSTS_MIN
 from penstock.process.health.report import CheckReport
 from penstock.process.health.verdict import Verdict, has_verdict, judge
 from penstock.process.job import units
+from penstock.process.questions.host_sets import fold
 
 check_app = command_app(
     "check",
@@ -180,9 +181,13 @@ def _print(report: CheckReport, verdict: Verdict) -> None:
             print_text(in_encoding(f"versions: {', '.join(about)}"))
             gpus = [f"{gpu.name} ({gpu.uuid})" for gpu in facts.gpus.gpus]
             print_text(in_encoding(f"GPUs: {', '.join(gpus) or 'none'}"))
-        if look.compute is not None and look.compute.unmeasured:
-            say(f"note: {look.name}: {look.compute.unmeasured}")
     sys.stdout.flush()
+    unmeasured: dict[str, list[str]] = {}
+    for look in report.hosts:
+        if look.compute is not None and look.compute.unmeasured:
+            unmeasured.setdefault(look.compute.unmeasured, []).append(look.name)
+    for words, names in unmeasured.items():
+        say(f"note: {fold(names)}: no product was measured: {words}")
     for note in report.notes:
         say(f"note: {note}")
     if not is_one and not has_verdict(report):

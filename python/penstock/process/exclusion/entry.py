@@ -22,7 +22,8 @@ from penstock.process.health.verdict import Finding, check_alone, span
 
 #: Where failures are remembered, where no option says so.
 VARIABLE = "PENSTOCK_HOST_HISTORY"
-LOOK_S = 5.0
+#: A driver that nobody keeps loaded needs seconds for each GPU.
+LOOK_S = 15.0
 #: A host that has no room is told so, and a program may need none.
 BLOCKS = frozenset({"gpu", "ecc"})
 #: Lines that a host passes on of what its own home remembers.

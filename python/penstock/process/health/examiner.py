@@ -24,7 +24,7 @@ from penstock.process.health.report import CheckReport, HostLook, Meeting
 
 CLOCK_TRIES = 5
 CLOCK_S = 1.0
-FACTS_S = 8.0
+FACTS_S = 12.0
 PROCESSOR_S = 3.0
 PAIR_EXTRA_S = 1.0
 #: Hosts whose figures seem odd are measured again beside so many others.

@@ -54,7 +54,7 @@ def compute(*, device: str, limit_s: float, python: Sequence[str] = (sys.executa
         if READY not in (late.stdout or b""):
             # A slow disk or a busy host, not a slow device.
             process.wait()
-            return ComputeLook(unmeasured=f"torch was not loaded within {limit_s:g} s")
+            return ComputeLook(unmeasured=f"torch was not loaded within {limit_s:.0f} s")
         try:
             output, errors = process.communicate(timeout=REAP_S)
         except subprocess.TimeoutExpired:

@@ -24,7 +24,7 @@ DISK_PROBE_BYTES = 16 << 20
 DISK_PIECE_BYTES = 1 << 20
 DISK_PROBE_S = 1.0
 #: A file system that is not there any more keeps whoever asks, in a state in which no signal ends it.
-LOOK_S = 5.0
+GPU_S = 10.0
 LIMITS = {
     "open files": resource.RLIMIT_NOFILE,
     "processes": resource.RLIMIT_NPROC,
@@ -75,7 +75,7 @@ class Looks(msgspec.Struct, frozen=True):
     measures_disk: bool = True
     #: Directories whose content has to be equal on all hosts.
     directories: tuple[str, ...] = ()
-    gpu_patience_s: float = LOOK_S
+    gpu_patience_s: float = GPU_S
 
 
 def host_facts(looks: Looks, environment: Mapping[str, str]) -> HostFacts:
