@@ -3,7 +3,7 @@ PYTHON ?= python3
 WORKSHOP = $(PYTHON) workshop/prepare.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench docs wheel wire clean constraints
+.PHONY: help demo test check lint bench docs wheel wire engines clean constraints
 
 help:
 	@sed -n 's/^\([a-z]*\): *## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -31,6 +31,9 @@ wheel:  ## one abi3 wheel in dist/, tried in a clean environment
 
 wire:   ## what pages know of the server's answers, from their declarations
 	@$(WORKSHOP) test && .venv/bin/python workshop/wire.py
+
+engines: ## pass the tests that need a real Kubernetes (builds one, once)
+	@$(WORKSHOP) engines && PENSTOCK_ENGINES=1 .venv/bin/python -m pytest tests/engines -q
 
 clean:  ## remove what was built (keeps .venv)
 	rm -rf target dist site build python/penstock/view/web/static python/penstock/_rust*.so python/penstock/process/bin .venv/stamps

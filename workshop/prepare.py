@@ -2,7 +2,7 @@
 
 Runs on the machine's own Python with nothing installed. Chains of steps that do not need each other run side by side. A
 step whose inputs have the same content as last time is skipped, so that a second `make` starts at once. `prepare.py run`
-readies the demo, `prepare.py test` readies the tests as well.
+readies the demo, `prepare.py test` readies the tests as well, and `prepare.py engines` those that need a real Kubernetes.
 """
 
 from __future__ import annotations  # so that an old Python gets as far as the line that says so
@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import checkout
+import engines
 import rust
 from progress import Progress
 from steps import ROOT, Steps, Unready, complain, interrupt_on_end_signals
@@ -55,8 +56,9 @@ SYSTEM_PACKAGES = {
 
 
 def main() -> int:
-    """Ready the tree for `run` or `test`."""
-    purpose = sys.argv[1] if len(sys.argv) > 1 else "run"
+    """Ready the tree for `run`, `test` or `engines`."""
+    asked = sys.argv[1] if len(sys.argv) > 1 else "run"
+    purpose = "run" if asked == "run" else "test"
     if sys.version_info < (3, 11):  # noqa: UP036 - the machine decides which Python runs this
         print("error: Python 3.11 or newer is needed, this is {}.{}".format(*sys.version_info[:2]))
         return 2
@@ -72,7 +74,10 @@ def main() -> int:
                 lambda: build_web(steps),
             ]
             if purpose == "test":
-                chains.append(lambda: install_system_packages(steps))
+                missing = engines.missing_packages() if asked == "engines" else []
+                chains.append(lambda: install_system_packages(steps, missing))
+            if asked == "engines":
+                chains.append(lambda: engines.build(steps))
             if steps.side_by_side(chains):
                 progress.say(f"ready after {time.monotonic() - begun:.0f} s")
     except Unready as problem:
@@ -204,10 +209,10 @@ def install_checkout(steps: Steps) -> bool:
     return True
 
 
-def install_system_packages(steps: Steps) -> bool:
+def install_system_packages(steps: Steps, more: list[str]) -> bool:
     """Programs that tests use, where we may install them; elsewhere those tests say by name that they were skipped."""
     missing = sorted(
-        {package for command, package in SYSTEM_PACKAGES.items() if shutil.which(command) is None}
+        {package for command, package in SYSTEM_PACKAGES.items() if shutil.which(command) is None} | set(more)
     )
     if not missing or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return False

@@ -80,7 +80,7 @@ def test_times_are_rounded_up_to_minutes(seconds: float, said: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--on", "moon", "x.py"], "--on must be one of slurm, ssh, auto, got moon"),
+        (["--on", "moon", "x.py"], "--on must be one of slurm, kubernetes, ssh, auto, got moon"),
         (["--queue", "gpu", "x.py"], "--queue goes with --on"),
         (["--on", "ssh", "x.py"], "--on ssh needs --hosts"),
         (["--on", "auto", "x.py"], "this runs in no engine"),

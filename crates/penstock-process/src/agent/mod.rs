@@ -3,6 +3,7 @@
 mod assigned_job;
 mod control_socket;
 mod coordinator_link;
+mod departure;
 mod gang;
 mod host_lease;
 mod launcher_pipes;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use crate::agent::assigned_job::AssignedJob;
 use crate::agent::control_socket::ControlSocket;
 use crate::agent::coordinator_link::CoordinatorLink;
+use crate::agent::departure::Departure;
 use crate::agent::gang::start::JobZygotes;
 use crate::agent::gang::workers::Workers;
 use crate::agent::host_lease::HostLease;
@@ -196,7 +198,7 @@ impl Agent {
         let gangs: Vec<GangReport> = (0..self.job.plans.len()).map(|gang| self.gang_report(gang)).collect();
         let number = self.coordinator.reports;
         let unkillable = self.unkillable_processes();
-        let leaves = self.ending.leaves.clone().filter(|_| self.ending.leave_ms.is_some());
+        let leaves = self.ending.departure.as_ref().and_then(Departure::told);
         let (stop, stderr) = (self.ending.stop.clone(), Vec::new());
         let mut report = Report { number, machine: 0, now_ms, stop, gangs, unkillable, leaves, stderr };
         let news = self.coordinator.told.as_ref().is_none_or(|told| !told.is_like(&report));

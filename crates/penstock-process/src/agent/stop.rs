@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::time::Duration;
 
-use crate::agent::{Agent, LOOK_MS};
+use crate::agent::Agent;
+use crate::agent::departure::Departure;
 use crate::coordinator::messages::Over;
 use crate::coordinator::verdict::Stop;
 use crate::job::state::{Phase, wall_s};
@@ -16,9 +17,7 @@ const LAUNCHER_GONE_GRACE_MS: u64 = 400;
 /// Beyond the grace of a stop; then the agent kills without being told.
 const STOP_SLACK_MS: u64 = 3000;
 /// How often a save that puts off the end is looked at.
-const SAVE_LOOK_MS: u64 = 100;
-/// From the end of the last rank to ours, on a host that leaves: its last report is heard meanwhile.
-const LEAVE_MS: u64 = 200;
+pub(super) const SAVE_LOOK_MS: u64 = 100;
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// How the job ends; empty until somebody asks.
@@ -32,42 +31,16 @@ pub(super) struct Ending {
     pub(super) kill_ms: Option<u64>,
     /// Until when a save may put that off.
     pub(super) save_by_ms: u64,
-    /// This host leaves its job, and why; the job goes on elsewhere.
-    pub(super) leaves: Option<String>,
-    /// When it does, its ranks being gone.
-    pub(super) leave_ms: Option<u64>,
+    /// This host leaves its job, which goes on elsewhere.
+    pub(super) departure: Option<Departure>,
     /// What the coordinator said at the end.
     pub(super) over: Option<Over>,
 }
 
 impl Agent {
-    /// Without a keeper nobody would end what is left of us. A job of many hosts goes on without this one.
-    pub(super) fn note_lost_keeper(&mut self) {
-        let by = "the keeper was killed";
-        match self.host.standing {
-            None => self.fail_job(by.to_owned(), 1),
-            Some(_) => self.ending.leaves = Some(by.to_owned()),
-        }
-    }
-
-    /// Leaves a job of many hosts once nobody of it runs here and the others could hear of that; when to look again.
-    fn keep_leaving(&mut self) -> Option<u64> {
-        let why = self.ending.leaves.clone()?;
-        if !self.workers.running.is_empty() || self.workers.orphans_left > 0 {
-            (0..self.job.plans.len()).for_each(|gang| self.kill_gang(gang));
-            return Some(now_ms() + LOOK_MS);
-        }
-        let leave_ms = *self.ending.leave_ms.get_or_insert(now_ms() + LEAVE_MS);
-        if now_ms() >= leave_ms {
-            self.view.state.reason = why;
-            self.ending.over = Some(Over { phase: Phase::Failed, code: 1 });
-        }
-        Some(leave_ms)
-    }
-
     /// Whether nobody may begin any more.
     pub(super) fn is_ending(&self) -> bool {
-        self.ending.stop.is_some() || self.ending.leaves.is_some()
+        self.ending.stop.is_some() || self.ending.departure.is_some()
     }
 
     /// Ends by itself what has to end, when nobody says so in time; when to look again.
@@ -166,6 +139,10 @@ impl Agent {
                         self.give_save_notices(&format!("{name} to the launcher"));
                         continue;
                     }
+                    if self.is_told_to_leave(i32::from(*signal)) {
+                        self.leave_in_order(&format!("{name} to this host"));
+                        continue;
+                    }
                     self.ask_to_stop(&format!("{name} to the launcher"), i32::from(*signal), None);
                     // Others may have asked before, also with the same signal: only the person's second one is another wish.
                     if std::mem::replace(&mut self.launcher.person_asked, true) {
@@ -226,7 +203,7 @@ fn passed_on(signal: i32) -> i32 {
 }
 
 /// As people say it.
-fn duration(ms: u64) -> String {
+pub(super) fn duration(ms: u64) -> String {
     match ms {
         0..120_000 => format!("{} s", ms as f64 / 1000.0),
         _ => format!("{} min", (ms as f64 / 6000.0).round() / 10.0),

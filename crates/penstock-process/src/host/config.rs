@@ -55,6 +55,9 @@ pub struct HostConfig {
     pub port: u16,
     /// Where hosts meet.
     pub endpoint: SocketAddr,
+    /// The same as people wrote it, where that is a name: it may come to mean another address.
+    #[serde(default)]
+    pub endpoint_name: String,
     /// Whether that is here.
     #[serde(default)]
     pub founder: bool,

@@ -56,6 +56,8 @@ pub enum Event {
     ShipmentFailed(String),
     /// The state directory of the job says something.
     State(StateAnswer),
+    /// The name of the place where hosts meet means another address now.
+    EndpointMoved(std::net::SocketAddr),
     /// It is time.
     Tick,
 }

@@ -12,6 +12,7 @@ mod carrier;
 pub mod clock;
 pub mod config;
 mod ending;
+pub mod endpoint_lookup;
 pub mod events;
 mod incident_file;
 pub mod leading;
@@ -206,6 +207,7 @@ impl<S: VoteStorage> Host<S> {
             Event::ShipmentMoved => self.note_shipment_moved(),
             Event::ShipmentFailed(why) => self.fail_shipment(why),
             Event::State(answer) => self.hear_state(answer),
+            Event::EndpointMoved(address) => self.config.endpoint = address,
             Event::Tick => {}
         }
         self.settle();

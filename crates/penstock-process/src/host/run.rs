@@ -19,6 +19,7 @@ use crate::error::{ProcessError, Result};
 use crate::host::asker::Askers;
 use crate::host::carrier::{self, Carrier};
 use crate::host::config::{self, HostConfig};
+use crate::host::endpoint_lookup::EndpointLookup;
 use crate::host::messages::list_news::ListNews;
 use crate::host::messages::{Body, Message};
 use crate::host::stream_sockets::{Said, StreamSockets, bulk};
@@ -62,6 +63,7 @@ struct Driver {
     streams: StreamSockets,
     carrier: Carrier,
     state: Option<StateThread>,
+    lookup: EndpointLookup,
     journal: Journal,
     /// The newest message with a whole host list, and its bytes: many hosts are told the same at once.
     whole_list: Option<(Message, Vec<u8>)>,
@@ -104,6 +106,7 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
     let tasks = Tasks::new(directory, &job, config.open)?;
     let streams = StreamSockets::new(directory, &job, config.host.0, tasks.processes());
     let carrier = Carrier::new(directory, job.ships)?;
+    let lookup = EndpointLookup::new(&config.endpoint_name, config.endpoint, now_ms());
     let given = Given {
         config,
         job: Arc::new(job),
@@ -126,6 +129,7 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
         streams,
         carrier,
         state,
+        lookup,
         journal,
         whole_list: None,
         written,
@@ -191,6 +195,9 @@ impl Driver {
                 for answer in self.state.as_mut().map(StateThread::take).unwrap_or_default() {
                     self.give(Event::State(answer));
                 }
+            }
+            if let Some(address) = self.lookup.take() {
+                self.give(Event::EndpointMoved(address));
             }
             if now_ms() >= self.host.due_ms() {
                 self.give(Event::Tick);
@@ -264,6 +271,7 @@ impl Driver {
     fn carry_out(&mut self, effect: Effect) -> Option<LinkId> {
         match effect {
             Effect::Dial(link, to) => {
+                self.lookup.note_dial(to, now_ms());
                 let dialled = self.network.dial(to, now_ms());
                 self.to_network.insert(link, dialled);
                 self.to_host.insert(dialled, link);

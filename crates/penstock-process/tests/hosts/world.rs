@@ -140,6 +140,7 @@ impl World {
             address,
             port: PORT,
             endpoint,
+            endpoint_name: String::new(),
             founder: number == 0,
             nnodes: self.plan.hosts,
             sizes: self.plan.sizes.clone(),

@@ -29,6 +29,7 @@ COMMANDS = {
     "exclude": ("Leave a host out of all jobs.", "exclude_command"),
     "include": ("Use a host again.", "include_command"),
     "key": ("Make the key of your hosts unless there is one, and say how to copy it.", "key_command"),
+    "setup": ("Print the rights that renting hosts needs.", "setup_command"),
 }
 
 for _name, (_purpose, _module) in COMMANDS.items():

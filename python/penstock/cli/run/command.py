@@ -41,10 +41,11 @@ def start(words: CommandLine) -> int:
     """Start what the words ask for; in the foreground this does not return."""
     values = words.values
     if words.given & ENGINE_KEYS:
-        from penstock.cli.run.engine_job import is_rented, run_on_slurm
+        from penstock.cli.run.engine_job import renting_engine, run_on_engine
 
-        if is_rented(words, os.environ):
-            return run_on_slurm(home(), words)
+        engine = renting_engine(words, os.environ)
+        if engine:
+            return run_on_engine(home(), words, engine)
     if values["json"] and not (values["detach"] or values["dry_run"]):
         raise UsageError("--json goes with --detach; in the foreground stdout belongs to the ranks")
     hosts = _hosts(words)

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from penstock.cli.run.to_spec import job_of_command
 from penstock.errors.engines import EngineError
 from penstock.errors.root import UsageError
 from penstock.process.engines import allocation_directory as files
-from penstock.process.engines.allocation import EngineOption, HostRequest, HostStart
+from penstock.process.engines.allocation import Allocator, EngineOption, HostRequest, HostStart
 from penstock.process.engines.foreground import ForegroundJob, run_in_allocation
 from penstock.process.engines.guard import Guard
+from penstock.process.engines.kubernetes.allocator import KubernetesAllocator
+from penstock.process.engines.kubernetes.manifest import POD_HOME, pod_stem
 from penstock.process.engines.slurm import SlurmAllocator
 from penstock.process.engines.slurm_script import batch_script, step_command
 from penstock.process.exclusion.entry import EntryGuard, history_place
@@ -29,7 +31,9 @@ from penstock.process.hosts.join import host_sizes
 from penstock.process.job import units
 from penstock.process.job.launch import stem
 
-ENGINES = ("slurm", "ssh", "auto")
+ENGINES = ("slurm", "kubernetes", "ssh", "auto")
+#: Those that hosts are rented from.
+RENTING = ("slurm", "kubernetes")
 #: What the hosts need not hear again.
 OURS = frozenset(
     {"on", "queue", "time", "gpus_per_host", "with", "detach", "json", "dry_run", "nnodes", "spare_hosts"}
@@ -38,44 +42,50 @@ GPUS_MAX = 1024
 _OPTION = re.compile(r"-{0,2}([A-Za-z][A-Za-z0-9-]*)(?:=(.*))?", re.DOTALL)
 
 
-def is_rented(words: CommandLine, environment: Mapping[str, str]) -> bool:
-    """Whether hosts are rented from here; else this runs on them already, or ssh starts them."""
+def renting_engine(words: CommandLine, environment: Mapping[str, str]) -> str:
+    """The engine that hosts are rented from here; empty where this runs on them already, or ssh starts them."""
     on = words.values["on"]
     if on is None:
         for key in ("queue", "time", "gpus_per_host", "with"):
             if key in words.given:
                 raise UsageError(f"--{key.replace('_', '-')} goes with --on", hint="as in --on slurm")
-        return False
+        return ""
     if on not in ENGINES:
         raise UsageError(
             f"--on must be one of {', '.join(ENGINES)}, got {on}",
-            hint="of Kubernetes and Ray the hosts are started by the engine, and join by themselves: see the guide",
+            hint="of Ray the hosts are started by a script of yours, and join by themselves: see the guide",
         )
-    if on != "slurm" and words.given & {"hosts", "hostfile"}:
-        return False
+    if on not in RENTING and words.given & {"hosts", "hostfile"}:
+        return ""
     if on == "ssh":
         raise UsageError("--on ssh needs --hosts or --hostfile")
-    if "SLURM_STEP_ID" in environment and "SLURM_NODEID" in environment:
-        return False
-    if on == "slurm" or "SLURM_JOB_ID" in environment:
-        return True
-    if "JOB_COMPLETION_INDEX" in environment:
-        return False
-    raise UsageError("--on auto: this runs in no engine", hint="--on slurm, or --hosts a,b")
+    is_step = "SLURM_STEP_ID" in environment and "SLURM_NODEID" in environment
+    if is_step or "JOB_COMPLETION_INDEX" in environment:
+        return ""
+    if on in RENTING:
+        return str(on)
+    if "SLURM_JOB_ID" in environment:
+        return "slurm"
+    raise UsageError("--on auto: this runs in no engine", hint="--on slurm, --on kubernetes, or --hosts a,b")
 
 
-def run_on_slurm(home: Path, words: CommandLine) -> int:
-    """Rent hosts of Slurm, run the job, give the hosts back."""
-    values = words.values
-    request = host_request(words)
-    if str(values["ranks"]).isdigit() and values["file"] is None:
-        # What is wrong with the job is said before anything is rented.
+def run_on_engine(home: Path, words: CommandLine, engine: str) -> int:
+    """Rent hosts, run the job, give the hosts back."""
+    request = host_request(words, engine)
+    if engine == "slurm" and str(words.values["ranks"]).isdigit() and words.values["file"] is None:
+        # What is wrong with the job is said before anything is rented. Files of pods are in their image.
         job_of_command(words, many=request.all_hosts > 1)
-    if "SLURM_JOB_ID" in os.environ and not values["dry_run"]:
+    if engine == "slurm" and "SLURM_JOB_ID" in os.environ and not words.values["dry_run"]:
         return _run_inside(home, request, words)
+    return (
+        _run_kubernetes(home, request, words) if engine == "kubernetes" else _run_slurm(home, request, words)
+    )
+
+
+def _run_slurm(home: Path, request: HostRequest, words: CommandLine) -> int:
     slurm = SlurmAllocator()
     name = _stem(words)
-    if values["dry_run"]:
+    if words.values["dry_run"]:
         directory = home / files.FOLDER / name
         request = _without_excluded(home, request, slurm, words) if shutil.which("sinfo") else request
         script = batch_script(request, _start(home, directory, request, words), directory)
@@ -89,19 +99,44 @@ def run_on_slurm(home: Path, words: CommandLine) -> int:
     _tell_notes(batch_script(request, start, directory).notes)
     if start.variables[KEY_VARIABLE] == str(directory / files.KEY):
         make_key(directory / files.KEY)
+    return _rent(slurm, request, start, directory, words)
+
+
+def _run_kubernetes(home: Path, request: HostRequest, words: CommandLine) -> int:
+    """Pods have a home of their own, and a key of their own: yours stays here."""
+    kubernetes = KubernetesAllocator.of_request(request)
+    name = pod_stem(_stem(words))
+    if words.values["dry_run"]:
+        directory = home / files.FOLDER / name
+        sys.stdout.write(kubernetes.preview(request, _pod_start(directory, request, words), directory))
+        return 0
+    kubernetes.check(request)
+    directory = files.new_directory(home, name)
+    make_key(directory / files.KEY)
+    return _rent(kubernetes, request, _pod_start(directory, request, words), directory, words)
+
+
+def _pod_start(directory: Path, request: HostRequest, words: CommandLine) -> HostStart:
+    """Commands from outside find the job by the name of its allocation."""
+    command = ["penstock", "run", "--name", directory.name, *_inner_words(request, words, {"name"})]
+    variables = {"PENSTOCK_HOME": POD_HOME, KEY_VARIABLE: str(directory / files.KEY)}
+    return HostStart(command=command, directory=Path.cwd(), variables=variables)
+
+
+def _rent(
+    engine: Allocator, request: HostRequest, start: HostStart, directory: Path, words: CommandLine
+) -> int:
     with Guard(directory):
-        allocation = slurm.acquire(request, start, directory)
-        if values["detach"]:
-            if values["json"]:
-                names = {"allocation": allocation.name, "engine": "slurm", "number": allocation.number}
-                print_json({**names, "directory": str(directory)})
-            else:
-                sys.stdout.write(f"{allocation.name}\n")
-                _tell(
-                    f"hint: `squeue -j {allocation.number}` shows it, `scancel {allocation.number}` ends it"
-                )
-            return 0
-        return ForegroundJob(slurm, allocation, _tell).follow()
+        allocation = engine.acquire(request, start, directory)
+        if not words.values["detach"]:
+            return ForegroundJob(engine, allocation, _tell).follow()
+        if words.values["json"]:
+            names = {"allocation": allocation.name, "engine": allocation.engine, "number": allocation.number}
+            print_json({**names, "directory": str(directory)})
+        else:
+            sys.stdout.write(f"{allocation.name}\n")
+            _tell(f"hint: `{engine.release_words(allocation)}` ends it")
+        return 0
 
 
 def _without_excluded(
@@ -121,8 +156,8 @@ def _without_excluded(
     return replace(request, excluded=tuple(excluded))
 
 
-def host_request(words: CommandLine) -> HostRequest:
-    """What the options ask the engine for."""
+def host_request(words: CommandLine, engine: str) -> HostRequest:
+    """What the options ask an engine for."""
     values = words.values
     hosts = host_sizes(values["nnodes"], values["sizes"]).most
     if not 0 <= values["gpus_per_host"] <= GPUS_MAX:
@@ -132,8 +167,8 @@ def host_request(words: CommandLine) -> HostRequest:
     for key in ("node_rank", "rdzv_endpoint", "standalone", "hosts", "hostfile"):
         if key in words.given and values[key]:
             raise UsageError(
-                f"--{key.replace('_', '-')} and --on slurm exclude each other",
-                hint="Slurm numbers the hosts, and they find each other",
+                f"--{key.replace('_', '-')} and --on {engine} exclude each other",
+                hint="the engine numbers the hosts, and they find each other",
             )
     if values["json"] and not values["detach"]:
         raise UsageError("--json goes with --detach; in the foreground stdout belongs to the ranks")
@@ -169,17 +204,21 @@ def _start(home: Path, directory: Path, request: HostRequest, words: CommandLine
     key = key_path(home, os.environ)
     if not key.exists():
         key = directory / files.KEY
-    inner = [word for name, parts in words.written if name not in OURS for word in parts]
+    command = [sys.executable, "-m", "penstock.cli.main", "run", *_inner_words(request, words)]
+    variables = {"PENSTOCK_HOME": str(home.absolute()), KEY_VARIABLE: str(key.absolute())}
+    return HostStart(command=command, directory=Path.cwd(), variables=variables)
+
+
+def _inner_words(request: HostRequest, words: CommandLine, without: Set[str] = frozenset()) -> list[str]:
+    """The options of the hosts' own `penstock run`, and the command."""
+    inner = [word for name, parts in words.written if name not in OURS | without for word in parts]
     if request.all_hosts > 1:
         nnodes = words.values["nnodes"] if "nnodes" in words.given else str(request.hosts)
         inner += ["--nnodes", nnodes]
     if request.gpus_per_host and "ranks" not in words.given and words.values["file"] is None:
         _tell(f"note: --ranks {request.gpus_per_host}, one for each GPU of a host")
         inner += ["--ranks", str(request.gpus_per_host)]
-    command = [sys.executable, "-m", "penstock.cli.main", "run", *inner]
-    command += [*(["--"] if words.apart else []), *words.command]
-    variables = {"PENSTOCK_HOME": str(home.absolute()), KEY_VARIABLE: str(key.absolute())}
-    return HostStart(command=command, directory=Path.cwd(), variables=variables)
+    return [*inner, *(["--"] if words.apart else []), *words.command]
 
 
 def _stem(words: CommandLine) -> str:

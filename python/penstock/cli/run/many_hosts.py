@@ -208,6 +208,7 @@ def host_file(join: Join, options: HostOptions, *, local_address: str, slots: in
         address=address,
         port=join.port if founder else 0,
         endpoint=addresses.joined(address if founder else peer, join.port),
+        endpoint_name="" if addresses.is_address(join.meeting_host) else f"{join.meeting_host}:{join.port}",
         founder=founder,
         nnodes=join.hosts,
         sizes=list(join.sizes),

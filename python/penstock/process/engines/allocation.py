@@ -76,6 +76,18 @@ class Standing:
     begins: str = ""
     #: When the engine will end it.
     ends: str = ""
+    #: Why no waiting will change it, as a hint; empty where waiting may.
+    hopeless: str = ""
+
+
+class JobOutput(Protocol):
+    """What the ranks of a rented job write, on its way to the terminal of a launcher."""
+
+    def show(self) -> None:
+        """Write what came since the last time."""
+
+    def close(self) -> None:
+        """Nothing more is wanted."""
 
 
 class Allocator(Protocol):
@@ -96,8 +108,35 @@ class Allocator(Protocol):
     def look(self, allocation: Allocation) -> Standing:
         """How it stands now; one request."""
 
+    def ahead(self, allocation: Allocation) -> int | None:
+        """How many others stand before it in the queue; nothing where the engine does not say."""
+
+    def output(self, allocation: Allocation) -> JobOutput:
+        """Follow what its ranks write."""
+
+    def end_code(self, allocation: Allocation) -> int | None:
+        """The exit code of the job, as far as it is known without another request; nothing while it runs."""
+
+    def job_name(self, allocation: Allocation) -> str:
+        """The name of the job that its hosts run; empty before they do."""
+
+    def own_command(self, *words: str) -> list[str]:
+        """A command of ours, as it is called on its hosts."""
+
+    def tend(self, allocation: Allocation) -> Sequence[str]:
+        """What a launcher does for a running job beside showing it, and sentences about it: lost hosts are made anew."""
+
     def reach(self, allocation: Allocation, hosts: Sequence[str], command: Sequence[str]) -> list[str]:
         """A command that runs a command on one of the hosts."""
 
     def release(self, allocation: Allocation) -> None:
         """Give all hosts back, and end what runs there. Once more changes nothing."""
+
+    def release_named(self, name: str) -> None:
+        """The same by our own name, where nobody knows what the engine calls it: a launcher was killed just then."""
+
+    def release_words(self, allocation: Allocation) -> str:
+        """What a person types to give the hosts back."""
+
+    def forget(self, allocation: Allocation) -> None:
+        """Remove what the engine keeps of a job that is over, and of which everything was shown."""

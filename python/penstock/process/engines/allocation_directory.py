@@ -21,8 +21,9 @@ from typing import Any
 
 from penstock.errors.process import HomeUnwritable
 from penstock.process.engines.allocation import Allocation
+from penstock.process.job.catalogue import ALLOCATIONS
 
-FOLDER = "allocations"
+FOLDER = ALLOCATIONS
 JOURNAL, PLAN, SCRIPT, KEY, JOB = "journal.jsonl", "plan.json", "script", "key", "job"
 OUTPUT, ERRORS, CODES, ENDED = "output", "errors", "codes", "ended.json"
 #: By which processes on a host know the allocation that they belong to.

@@ -14,10 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from penstock.errors.engines import AllocationLost, EngineError, EngineRefused
-from penstock.process.engines import allocation_directory as files
-from penstock.process.engines.allocation import Allocation, Standing
-from penstock.process.engines.slurm import SlurmAllocator
-from penstock.process.engines.text_tail import TextTail
+from penstock.process.engines.allocation import Allocation, Allocator, Standing
 from penstock.process.questions.host_sets import fold
 
 #: Between looks at the output.
@@ -30,28 +27,17 @@ PLACE_LOOK_S = 20.0
 STOP_S, BACK_S = 30.0, 30.0
 #: Hosts that are asked to stop the job; each of them can.
 STOPPERS_MAX = 3
-#: Reasons of Slurm that no waiting changes.
-HOPELESS = {
-    "PartitionTimeLimit": "--time is more than the queue allows",
-    "PartitionNodeLimit": "the queue does not give as many hosts",
-    "PartitionConfig": "the queue cannot give this: too many hosts, or not of this kind",
-    "BadConstraints": "no host of the cluster fits",
-    "AssocMaxNodePerJobLimit": "your account may not have as many hosts",
-    "QOSMaxNodePerJob": "the quality of service does not give as many hosts",
-}
 INTERRUPTED = 130
 
 
 class ForegroundJob:
     """Follows an allocation to its end."""
 
-    def __init__(self, slurm: SlurmAllocator, allocation: Allocation, tell: Callable[[str], None]) -> None:
-        self._slurm, self._allocation, self._tell = slurm, allocation, tell
-        directory = allocation.directory
-        self._tails = [
-            (TextTail(directory / files.OUTPUT), sys.stdout.buffer),
-            (TextTail(directory / files.ERRORS), sys.stderr.buffer),
-        ]
+    def __init__(self, engine: Allocator, allocation: Allocation, tell: Callable[[str], None]) -> None:
+        self._engine, self._allocation, self._tell = engine, allocation, tell
+        self._output = engine.output(allocation)
+        #: For sentences: ``job 4711 of Slurm``.
+        self._called = f"job {allocation.number} of {engine.title}"
         self._signals = 0
         self._standing = Standing("queued")
         self._told = ""
@@ -69,8 +55,8 @@ class ForegroundJob:
                 answered = self._signals
                 if self._stop(answered):
                     return INTERRUPTED
-            self._show()
-            code = files.end_code(self._allocation.directory)
+            self._output.show()
+            code = self._engine.end_code(self._allocation)
             if code is not None:
                 return self._end(code)
             if time.monotonic() >= self._look_at_s:
@@ -80,35 +66,31 @@ class ForegroundJob:
     def _note_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1
 
-    def _show(self) -> None:
-        for tail, sink in self._tails:
-            for piece in tail.read():
-                sink.write(piece)
-            sink.flush()
-
     def _look(self) -> None:
-        before, now = self._standing.phase, self._slurm.look(self._allocation)
+        before, now = self._standing.phase, self._engine.look(self._allocation)
         self._look_at_s = time.monotonic() + (QUEUE_LOOK_S if now.phase == "queued" else RUN_LOOK_S)
-        number = self._allocation.number
         if now.phase == "silent":
-            self._say(f"note: Slurm does not answer ({now.words}); nothing follows from that")
+            self._say(f"note: {self._engine.title} does not answer ({now.words}); nothing follows from that")
             return
         self._standing = now
         if now.phase == "queued":
-            if now.words in HOPELESS:
-                self._slurm.release(self._allocation)
-                raise EngineRefused(engine="Slurm", words=now.words, hint=HOPELESS[now.words])
-            self._say(f"note: job {number} of Slurm waits: {now.words}{self._place()}")
-        elif now.phase == "granted" and before != "granted":
-            ends = f", until {now.ends}" if now.ends else ""
-            self._say(f"note: job {number} of Slurm has {len(now.hosts)} hosts: {fold(now.hosts)}{ends}")
-        elif now.phase == "ended" and files.end_code(self._allocation.directory) is None:
+            if now.hopeless:
+                self._engine.release(self._allocation)
+                raise EngineRefused(engine=self._engine.title, words=now.words, hint=now.hopeless)
+            self._say(f"note: {self._called} waits: {now.words}{self._place()}")
+        elif now.phase == "granted":
+            if before != "granted":
+                ends = f", until {now.ends}" if now.ends else ""
+                self._say(f"note: {self._called} has {len(now.hosts)} hosts: {fold(now.hosts)}{ends}")
+            for words in self._engine.tend(self._allocation):
+                self._tell(f"note: {words}")
+        elif now.phase == "ended" and self._engine.end_code(self._allocation) is None:
             self._lose(now)
 
     def _place(self) -> str:
         if time.monotonic() >= self._place_at_s:
             self._place_at_s = time.monotonic() + PLACE_LOOK_S
-            self._ahead = self._slurm.ahead(self._allocation)
+            self._ahead = self._engine.ahead(self._allocation)
         ahead = "" if self._ahead is None else f" · {self._ahead} before it"
         begins = f" · begins about {self._standing.begins}" if self._standing.begins else ""
         return f"{ahead}{begins}"
@@ -121,29 +103,30 @@ class ForegroundJob:
     def _lose(self, now: Standing) -> None:
         """The engine ended it. What the hosts wrote may still be on its way through the file system."""
         until = time.monotonic() + 5.0
-        while time.monotonic() < until and files.end_code(self._allocation.directory) is None:
-            self._show()
+        while time.monotonic() < until and self._engine.end_code(self._allocation) is None:
+            self._output.show()
             time.sleep(TURN_S)
-        if files.end_code(self._allocation.directory) is not None:
+        if self._engine.end_code(self._allocation) is not None:
             return
-        self._show()
-        hint = "--time is how long hosts are kept" if "TIMEOUT" in now.words else None
-        raise AllocationLost(engine="Slurm", number=self._allocation.number, words=now.words, hint=hint)
+        self._output.close()
+        hint = "--time is how long hosts are kept" if _is_over_time(now.words) else None
+        raise AllocationLost(
+            engine=self._engine.title, number=self._allocation.number, words=now.words, hint=hint
+        )
 
     def _stop(self, count: int) -> bool:
         """End the job in order, or at once; whether nothing is left to wait for."""
         self._look()
-        job = files.job_name(self._allocation.directory)
+        job = self._engine.job_name(self._allocation)
         if count > 1 or self._standing.phase == "queued" or not job:
-            self._slurm.release(self._allocation)
-            self._tell(f"note: job {self._allocation.number} of Slurm is cancelled")
+            self._engine.release(self._allocation)
+            self._tell(f"note: {self._called} is cancelled")
             return self._standing.phase == "queued"
         self._tell(f"note: stopping {job} in order; a second signal cancels it at once")
         for host in self._standing.hosts[:STOPPERS_MAX]:
-            words = [sys.executable, "-m", "penstock.cli.main", "stop", job]
             try:
                 done = subprocess.run(
-                    self._slurm.reach(self._allocation, [host], words),
+                    self._engine.reach(self._allocation, [host], self._engine.own_command("stop", job)),
                     capture_output=True,
                     timeout=STOP_S,
                     stdin=subprocess.DEVNULL,
@@ -154,29 +137,36 @@ class ForegroundJob:
                 continue
             if done.returncode == 0:
                 return False
-        self._slurm.release(self._allocation)
-        self._tell(
-            f"note: no host of {job} could be asked; job {self._allocation.number} of Slurm is cancelled"
-        )
+        self._engine.release(self._allocation)
+        self._tell(f"note: no host of {job} could be asked; {self._called} is cancelled")
         return False
 
     def _end(self, code: int) -> int:
         """Wait until the hosts are given back; what does not come back is named with the command that does it."""
         until = time.monotonic() + BACK_S
-        number = self._allocation.number
-        while time.monotonic() < until:
-            self._show()
-            now = self._slurm.look(self._allocation)
-            # A host that is lost keeps a job completing for minutes, and the others are free by then.
-            if now.phase == "ended" or now.words == "COMPLETING":
-                self._show()
-                return code
-            time.sleep(10 * TURN_S)
+        is_back = False
+        while time.monotonic() < until and not is_back:
+            self._output.show()
+            # A host that is lost keeps a job of Slurm completing for minutes, and the others are free by then.
+            now = self._engine.look(self._allocation)
+            is_back = now.phase == "ended" or now.words == "COMPLETING"
+            if not is_back:
+                time.sleep(10 * TURN_S)
+        self._output.close()
         try:
-            self._slurm.release(self._allocation)
+            if is_back:
+                self._engine.forget(self._allocation)
+            else:
+                self._engine.release(self._allocation)
         except EngineError as problem:
-            self._tell(f"warning: job {number} of Slurm may still keep hosts ({problem}): `scancel {number}`")
+            words = self._engine.release_words(self._allocation)
+            self._tell(f"warning: {self._called} may still keep hosts ({problem}): `{words}`")
         return code
+
+
+def _is_over_time(words: str) -> bool:
+    """``TIMEOUT`` of Slurm, ``DeadlineExceeded`` of Kubernetes."""
+    return "TIMEOUT" in words or "DeadlineExceeded" in words
 
 
 def run_in_allocation(step: Sequence[str], directory: Path) -> int:

@@ -1,7 +1,7 @@
 """A second process beside a launcher: when the launcher is killed, it gives the hosts back.
 
 ``python -m penstock.process.engines.guard LIFELINE DIRECTORY``. The launcher holds the other end of a pipe and writes a word into it when it
-ends in order. The name of an allocation is known before Slurm is asked, so a launcher killed in the middle of that leaves nothing either.
+ends in order. The name of an allocation is known before the engine is asked, so a launcher killed in the middle of that leaves nothing either.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Self
 
 from penstock.errors.engines import EngineError
 from penstock.process.engines import allocation_directory as files
-from penstock.process.engines.slurm import SlurmAllocator
+from penstock.process.engines.catalogue import allocator_of
 
 DONE = b"done"
 #: A controller that does not answer is asked again, with growing waits, for about an hour.
@@ -57,13 +57,13 @@ def main(words: list[str]) -> int:
         last = piece
     if last.startswith(DONE):
         return 0
-    slurm, wait_s, pause = SlurmAllocator(), FIRST_WAIT_S, threading.Event()
+    engine, wait_s, pause = allocator_of(directory), FIRST_WAIT_S, threading.Event()
     files.note(directory, "released", by="the launcher was killed")
     # A question that the launcher had just asked may be answered after its death.
     again = 0 if files.read_allocation(directory) else IN_FLIGHT
     for _ in range(TRIES):
         try:
-            slurm.release_named(directory.name)
+            engine.release_named(directory.name)
         except EngineError:
             pause.wait(wait_s)
             wait_s = min(2 * wait_s, WAIT_MOST_S)

@@ -9,13 +9,15 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.errors.engines import EngineMissing, EngineRefused, EngineSilent
 from penstock.errors.process import HostsInvalid
 from penstock.process.engines import allocation_directory as files
-from penstock.process.engines.allocation import Allocation, HostRequest, HostStart, Standing
+from penstock.process.engines.allocation import Allocation, HostRequest, HostStart, JobOutput, Standing
+from penstock.process.engines.output_files import OutputFiles
 from penstock.process.engines.slurm_script import batch_script, plan
 from penstock.process.hosts.host_names import expand
 
@@ -28,6 +30,17 @@ _SILENT = ("Unable to contact slurm controller", "Socket timed out", "Connection
 _GONE = ("Invalid job id",)
 _WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED"})
 _RUNNING = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
+
+
+#: Reasons that no waiting changes.
+HOPELESS = {
+    "PartitionTimeLimit": "--time is more than the queue allows",
+    "PartitionNodeLimit": "the queue does not give as many hosts",
+    "PartitionConfig": "the queue cannot give this: too many hosts, or not of this kind",
+    "BadConstraints": "no host of the cluster fits",
+    "AssocMaxNodePerJobLimit": "your account may not have as many hosts",
+    "QOSMaxNodePerJob": "the quality of service does not give as many hosts",
+}
 
 
 class SlurmAllocator:
@@ -79,7 +92,8 @@ class SlurmAllocator:
             return Standing("ended", words="Slurm does not know the job any more")
         state, reason, begins, names, ends = [*lines[0].split("|"), "", "", "", ""][:5]
         if state in _WAITING:
-            return Standing("queued", words=reason, begins=_moment(begins))
+            hint = HOPELESS.get(reason, "")
+            return Standing("queued", words=reason, begins=_moment(begins), hopeless=hint)
         if state in _RUNNING:
             return Standing("granted", words=state, hosts=_names(names), ends=_moment(ends))
         return Standing("ended", words=state if reason in ("", "None") else f"{state} ({reason})")
@@ -104,6 +118,26 @@ class SlurmAllocator:
         """Names of the nodes that a job could get."""
         words = ["sinfo", "-h", "-N", "-o", "%N", *(["-p", queue] if queue else [])]
         return list(dict.fromkeys(self._run(*words).split()))
+
+    def output(self, allocation: Allocation) -> JobOutput:
+        """Two files of the directory that all hosts see."""
+        return OutputFiles(allocation.directory)
+
+    def end_code(self, allocation: Allocation) -> int | None:
+        """What the batch script's process wrote."""
+        return files.end_code(allocation.directory)
+
+    def job_name(self, allocation: Allocation) -> str:
+        """As its hosts wrote it."""
+        return files.job_name(allocation.directory)
+
+    def own_command(self, *words: str) -> list[str]:
+        """Hosts have the same Python in the same place."""
+        return [sys.executable, "-m", "penstock.cli.main", *words]
+
+    def tend(self, allocation: Allocation) -> Sequence[str]:
+        """Nothing: hosts in reserve replace what is lost."""
+        return ()
 
     def end_of(self, number: str) -> str:
         """When Slurm will end a job, in its own form."""
@@ -133,6 +167,13 @@ class SlurmAllocator:
     def release_named(self, name: str) -> None:
         """Cancel whatever was submitted by a name, where nobody knows its number: a launcher was killed just then."""
         self._run("scancel", f"--name={name}", f"--user={getpass.getuser()}")
+
+    def release_words(self, allocation: Allocation) -> str:
+        """``scancel``."""
+        return f"scancel {allocation.number}"
+
+    def forget(self, allocation: Allocation) -> None:
+        """Nothing: Slurm forgets by itself."""
 
     def _run(self, *words: str) -> str:
         try:

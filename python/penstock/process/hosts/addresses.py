@@ -57,6 +57,15 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+def is_address(host: str) -> bool:
+    """Whether it is an address, and no name that may come to mean another one."""
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
 def resolve(host: str, *, timeout_s: float) -> str:
     """The address of a name; waits for names that are not there yet, within the limit."""
     bare = host.strip("[]")

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from penstock.errors.process import HostsInvalid, JoinInvalid
 from penstock.process.hosts.host_names import expand
 
+#: How many pods a job of ours has, those in reserve included.
+RENTED_HOSTS = "PENSTOCK_ENGINE_HOSTS"
 #: Ports of jobs that nobody gave one: below those that kernels hand out.
 PORT_FIRST, PORTS = 23_000, 6_000
 
@@ -125,6 +127,8 @@ def _indexed_job(environment: Mapping[str, str], *, hostname: str, full_name: st
     meeting_host = f"{name}-0.{service}" if service else ""
     return EngineFacts(
         engine="kubernetes",
+        # An Indexed Job does not tell its pods how many they are; one of ours does.
+        hosts=_number(environment, RENTED_HOSTS),
         node_rank=index,
         meeting_host=meeting_host,
         meeting_port=port_of(name),

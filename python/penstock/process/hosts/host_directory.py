@@ -46,6 +46,8 @@ class HostFile:
     endpoint: str
     founder: bool
     nnodes: int
+    #: The same as people wrote it, where that is a name, which may come to mean another address.
+    endpoint_name: str = ""
     #: With how many hosts it may go on, and how long a lost one is waited for before; none where their number is fixed.
     sizes: list[int] = field(default_factory=list)
     replace_within_ms: int = 600_000

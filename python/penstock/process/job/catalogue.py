@@ -22,6 +22,8 @@ LOST = "keeper and agent were killed"
 FINAL = frozenset({"succeeded", "failed", "stopped"})
 #: Phase of a job of many hosts of which this is none, seen in a home that they share or by the launcher that started them.
 ELSEWHERE = "elsewhere"
+#: Where this home keeps what it knows of hosts that an engine gave.
+ALLOCATIONS = "allocations"
 
 
 class GangState(msgspec.Struct, frozen=True):
@@ -237,5 +239,11 @@ def namesakes(home: Path, wanted: str) -> list[Job]:
     if wanted and len(matching) > 1 and not alike:
         raise JobAmbiguous(wanted=wanted, matching=[job.id for job in matching])
     if not wanted or not matching:
+        if wanted and (home / ALLOCATIONS).is_dir():
+            from penstock.process.engines.reach import far_job
+
+            far = far_job(home, wanted)
+            if far is not None:
+                raise far
         raise JobUnknown(wanted=wanted, home=home, known=[job.id for job in matching or known])
     return matching

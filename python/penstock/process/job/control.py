@@ -67,12 +67,12 @@ def elsewhere(job: Job, command: str) -> JobElsewhere:
     from penstock.process.engines.reach import reach_of
 
     hosts = job.host_names()
-    reach = reach_of(job.directory, hosts)
-    way = " ".join(reach) if reach else f"ssh {next(iter(hosts), 'HOST')}"
+    reach = reach_of(job.directory)
+    way = " ".join(reach) if reach else f"ssh {next(iter(hosts), 'HOST')} penstock"
     return JobElsewhere(
         job=job.id,
         reason=f"it runs {job.reason()}",
-        hint=f"`{way} penstock {command} {job.id}`",
+        hint=f"`{way} {command} {job.id}`",
         reach=reach,
     )
 

@@ -32,6 +32,12 @@ impl Agent {
         }
     }
 
+    /// Whether any worker looks for notices.
+    pub(in crate::agent) fn listens(&self) -> bool {
+        let mut pulses = self.workers.running.values().filter_map(|(gang, rank)| self.pulse_of(*gang, *rank));
+        pulses.any(|pulse| pulse.listens)
+    }
+
     /// Whether any worker is saving.
     pub(in crate::agent) fn is_saving(&self) -> bool {
         let now = now_ms();

@@ -1,7 +1,10 @@
-"""A file that others append to, read as it grows."""
+"""Output of ranks in files that others append to, shown as they grow."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from penstock.process.engines.allocation_directory import ERRORS, OUTPUT
 
 PIECE_BYTES = 1 << 16
 #: At most this much at once, so that a signal is heard meanwhile.
@@ -27,3 +30,24 @@ class TextTail:
                     yield piece
         except FileNotFoundError:
             return
+
+
+class OutputFiles:
+    """Both outputs of a job in the directory of its allocation."""
+
+    def __init__(self, directory: Path) -> None:
+        self._tails = [
+            (TextTail(directory / OUTPUT), sys.stdout.buffer),
+            (TextTail(directory / ERRORS), sys.stderr.buffer),
+        ]
+
+    def show(self) -> None:
+        """Write what came since the last time."""
+        for tail, sink in self._tails:
+            for piece in tail.read():
+                sink.write(piece)
+            sink.flush()
+
+    def close(self) -> None:
+        """The rest of it."""
+        self.show()
