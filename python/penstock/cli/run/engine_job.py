@@ -104,6 +104,11 @@ def _run_slurm(home: Path, request: HostRequest, words: CommandLine) -> int:
 
 def _run_kubernetes(home: Path, request: HostRequest, words: CommandLine) -> int:
     """Pods have a home of their own, and a key of their own: yours stays here."""
+    guard = EntryGuard(open_history(home, history_place(words.values["host_history"], os.environ)), _tell)
+    excluded = guard.all_excluded()
+    for host, why in excluded.items():
+        _tell(f"note: {host} is not asked for: {why}")
+    request = replace(request, excluded=tuple(excluded))
     kubernetes = KubernetesAllocator.of_request(request)
     name = pod_stem(_stem(words))
     if words.values["dry_run"]:

@@ -147,6 +147,13 @@ class EntryGuard:
             if past is not None and past.exclusion is not None
         }
 
+    def all_excluded(self) -> dict[str, str]:
+        """All of them, by their last name; for an engine that ignores names which it does not know."""
+        excluded = [past for past in self._known().excluded() if past.name]
+        return {
+            past.name: words(past.name, past.exclusion) for past in excluded if past.exclusion is not None
+        }
+
     def _known(self) -> Pasts:
         try:
             return pasts(self._history)
