@@ -76,7 +76,9 @@ def figure_lines(report: CheckReport) -> list[str]:
 
 
 def _shown(value: float, unit: str) -> str:
-    return f"{value * 1000:+.1f} ms" if unit == "s" else size(value, unit)
+    if unit == "s":
+        return f"{value * 1e6:.0f} µs" if abs(value) < 1e-3 else f"{value * 1e3:.1f} ms"
+    return size(value, unit)
 
 
 def _figures(report: CheckReport) -> Iterable[tuple[str, str, Callable[[HostLook], float | None]]]:
