@@ -299,6 +299,7 @@ impl Driver {
             Effect::Task(question, task, limit_ms) => self.tasks.begin(question, task, limit_ms),
             Effect::EndTask(question) => self.tasks.end(question),
             Effect::Incident(incident) => incident_file::write(&self.directory, &incident),
+            Effect::Remember(failures) => self.tasks.remember(failures),
             Effect::Source { stream, rank, what, told } => {
                 if let Some(refusal) = self.streams.tell_sender(stream, rank, &what, told) {
                     self.pass_on(stream, &refusal);

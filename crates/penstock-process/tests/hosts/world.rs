@@ -384,7 +384,7 @@ impl World {
                 self.shipped.extend(to.map(|to| (index, to as usize)));
             }
             Effect::Incident(incident) => self.incidents.push((index, incident)),
-            Effect::FinishSources | Effect::BeginAgain | Effect::Note(_) => {}
+            Effect::FinishSources | Effect::BeginAgain | Effect::Note(_) | Effect::Remember(_) => {}
         }
     }
 

@@ -15,6 +15,8 @@ app = command_app(
         "  penstock hosts train-3f2a\n"
         "  penstock hosts train-3f2a --json | jq '.hosts[] | select(.state != \"here\").name'\n"
         "  penstock hosts list train-3f2a\n"
+        "  penstock hosts check --hosts 'gpu[01-16]'\n"
+        "  penstock hosts excluded\n"
         "  penstock hosts key"
     ),
 )
@@ -22,6 +24,10 @@ app = command_app(
 #: Command -> its purpose and where it lives; loaded when called.
 COMMANDS = {
     "list": ("Show the hosts of a job: host rank, state, address, who votes and who leads.", "list_command"),
+    "check": ("Check whether hosts are fit to train, and name who is not.", "check_command"),
+    "excluded": ("Show hosts that are left out because they failed, and why.", "excluded_command"),
+    "exclude": ("Leave a host out of all jobs.", "exclude_command"),
+    "include": ("Use a host again.", "include_command"),
     "key": ("Make the key of your hosts unless there is one, and say how to copy it.", "key_command"),
     "setup": ("Print the rights that renting hosts needs.", "setup_command"),
 }

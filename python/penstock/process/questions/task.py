@@ -52,6 +52,19 @@ def _usage(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
     return usage_parts(job, task)
 
 
+def _check(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
+    from penstock.process.health.check_task import check_parts
+
+    return check_parts(job, task)
+
+
+def _failures(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
+    from penstock.process.exclusion.told_failures import write_told_failures
+
+    write_told_failures(job, task["failures"])
+    return []
+
+
 #: What a task may do. Modules are loaded when they are needed: most of a short question is the start of this Python.
 WORK: dict[str, Callable[[Job, dict[str, Any]], list[dict[str, Any]]]] = {
     "exec": _exec,
@@ -60,6 +73,8 @@ WORK: dict[str, Callable[[Job, dict[str, Any]], list[dict[str, Any]]]] = {
     "incident": _incident,
     "attach": _attach,
     "usage": _usage,
+    "check": _check,
+    "failures": _failures,
 }
 
 
