@@ -34,8 +34,6 @@ use crate::network::{self, Limits, Network, NetworkEvent};
 use crate::system::{self, interest, now_ms};
 use crate::vote::file_storage::FileStorage;
 use crate::vote::state_keeper::{StateKeeper, StateThread};
-use crate::vote::state_store::StateStore;
-use crate::vote::tie_breaker::StateDirectory;
 
 const MEMBERSHIP: &str = "membership.json";
 /// How long an end waits for its last words to go out.
@@ -104,7 +102,9 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
     let votes: PathBuf = directory.file("votes");
     let digest = digest(&job);
     let tasks = Tasks::new(directory, &job, config.open)?;
-    let state = state_thread(&config, &job, &tasks)?;
+    let keeper = config.state_directory(&job, MARK, tasks.processes());
+    let keeper = keeper.map(|directory| StateKeeper::new(directory, config.host.0, config.name.clone()));
+    let state = keeper.map(StateThread::start).transpose()?;
     let streams = StreamSockets::new(directory, &job, config.host.0, tasks.processes());
     let carrier = Carrier::new(directory, job.ships)?;
     let lookup = EndpointLookup::new(&config.endpoint_name, config.endpoint, now_ms());
@@ -147,19 +147,6 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
 
 fn listen(key: &JobKey, address: IpAddr, port: u16) -> Result<Network> {
     Network::open(key, SocketAddr::new(address, port), Limits::default())
-}
-
-/// What works in the state directory of a job that has one.
-fn state_thread(config: &HostConfig, job: &Job, tasks: &Tasks) -> Result<Option<StateThread>> {
-    let Some(place) = &config.state else { return Ok(None) };
-    let directory = if config.state_is_far() {
-        let url = place.to_string_lossy().into_owned();
-        let store = StateStore::new(url, job.python.clone(), MARK, Arc::clone(tasks.processes()));
-        StateDirectory::on_store(place, store)
-    } else {
-        StateDirectory::open(place)
-    };
-    StateThread::start(StateKeeper::new(directory, config.host.0, config.name.clone())).map(Some)
 }
 
 impl Driver {
