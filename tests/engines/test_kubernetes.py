@@ -184,7 +184,7 @@ def test_a_drained_node_says_goodbye_and_its_rank_is_free_at_once(cluster: Kuber
     launcher = Launcher(cluster, "wait", "--nnodes", str(HOSTS), "--spare-hosts", "1", "--lease", "10m")
     launcher.await_lives(1)
     until(lambda: "spare" in launcher.asked("hosts", "list", launcher.allocation), launcher.story, LONG_S)
-    node = _node_of_one_rank(cluster, launcher.allocation)
+    node = _node_of_one_rank(cluster, launcher.allocation, but=0)
     drain = ["drain", node.name, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=60s"]
     try:
         cluster.kubectl(*drain)
@@ -198,7 +198,7 @@ def test_a_drained_node_says_goodbye_and_its_rank_is_free_at_once(cluster: Kuber
 
 def test_a_rank_that_fails_begins_again_inside_of_its_pod(cluster: KubernetesCluster) -> None:
     """Goal: Kubernetes restarts nothing that we can. Method: kill -9 of a rank; the pods stay those that they were."""
-    launcher = Launcher(cluster, "wait", "--nnodes", str(HOSTS))
+    launcher = Launcher(cluster, "wait", "--nnodes", str(HOSTS), "--restarts", "3")
     launcher.await_lives(1)
     before = {pod["metadata"]["uid"] for pod in cluster.pods(launcher.allocation)}
     script = "for p in /proc/[0-9]*; do grep -qz ^RANK=1$ $p/environ 2>/dev/null && kill -9 ${p#/proc/}; done; true"
@@ -247,13 +247,17 @@ def test_the_rights_that_we_print_are_enough_and_without_them_the_server_says_wh
     _await_given_back(cluster)
 
 
-def _node_of_one_rank(cluster: KubernetesCluster, allocation: str) -> NamespaceHost:
-    """A node whose only pod has a rank."""
+def _node_of_one_rank(cluster: KubernetesCluster, allocation: str, but: int | None = None) -> NamespaceHost:
+    """A node whose only pod has a rank, another than that of who leads."""
     pods: dict[str, list[int]] = {}
     for pod in cluster.pods(allocation):
         index = int(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
         pods.setdefault(pod["spec"]["nodeName"], []).append(index)
-    name = next(name for name, numbers in pods.items() if len(numbers) == 1 and numbers[0] < HOSTS)
+    name = next(
+        name
+        for name, numbers in pods.items()
+        if len(numbers) == 1 and numbers[0] < HOSTS and numbers[0] != but
+    )
     return next(node for node in cluster.nodes if node.name == name)
 
 

@@ -119,6 +119,24 @@ def test_a_directory_that_only_the_first_host_has_is_sent_to_all(cluster: SlurmC
         assert seen["at"] != str(work)
 
 
+def test_a_heterogeneous_job_is_one_job_with_its_hosts_in_the_order_of_its_groups(
+    cluster: SlurmCluster,
+) -> None:
+    """Goal: `srun --het-group=0-1` needs no option about hosts. Method: the first group has the host whose name comes last."""
+    place = cluster.folder / "groups"
+    first, second = cluster.compute[1].name, cluster.compute[0].name
+    command = _run(place, "ranks")
+    words = f"salloc -N1 -w {first} : -N1 -w {second} srun --het-group=0-1 --ntasks-per-node=1 {command}"
+    done = cluster.controller.run(*words.split(), variables=cluster.variables)
+    assert done.returncode == 0, done.stderr
+    facts = [json.loads((place / f"facts-{rank}.json").read_text()) for rank in range(2)]
+    assert [about["host"] for about in facts] == [first, second]
+    assert [(about["GROUP_RANK"], about["WORLD_SIZE"], about["sum"]) for about in facts] == [
+        ("0", "2", 1.0),
+        ("1", "2", 1.0),
+    ]
+
+
 def test_a_signal_of_slurm_is_a_notice_to_save_with_the_time_that_is_left(cluster: SlurmCluster) -> None:
     """Goal: --signal asks for a checkpoint and ends nothing. Method: Slurm itself sends it, some time before the limit of the job."""
     place, output = cluster.folder / "signal", cluster.folder / "signal.log"

@@ -121,6 +121,11 @@ impl HostPlace {
 }
 
 impl HostLife<'_> {
+    /// Whether the role of a rank has no ranks on other hosts.
+    fn is_of_one_host(&self, rank: &RankPlace) -> bool {
+        self.standing.of_one_host.contains(&rank.role)
+    }
+
     fn world(&self, rank: &RankPlace) -> u32 {
         self.standing.worlds.get(rank.role).copied().unwrap_or(rank.local_world)
     }
@@ -135,13 +140,15 @@ impl HostLife<'_> {
         let number = (self.first(rank) + rank.local).to_string();
         let world = self.world(rank).to_string();
         let address = self.meeting.map_or_else(|| standing.address.clone(), |at| at.ip().to_string());
+        let (group_rank, groups) =
+            if self.is_of_one_host(rank) { (0, 1) } else { (standing.host_rank, standing.hosts) };
         let mut found = vec![
             ("RANK", number.clone()),
             ("ROLE_RANK", number),
             ("WORLD_SIZE", world.clone()),
             ("ROLE_WORLD_SIZE", world),
-            ("GROUP_RANK", standing.host_rank.to_string()),
-            ("GROUP_WORLD_SIZE", standing.hosts.to_string()),
+            ("GROUP_RANK", group_rank.to_string()),
+            ("GROUP_WORLD_SIZE", groups.to_string()),
             ("MASTER_ADDR", address),
         ];
         if rank.role == 0 && !standing.sizes.is_empty() {
@@ -173,8 +180,9 @@ impl HostLife<'_> {
                 Some(all.join(","))
             }
             Fact::WorldByHost => {
-                let even = world == local_world * self.standing.hosts;
-                even.then(|| format!("{local_world}(x{})", self.standing.hosts))
+                let hosts = if self.is_of_one_host(rank) { 1 } else { self.standing.hosts };
+                let even = world == local_world * hosts;
+                even.then(|| format!("{local_world}(x{hosts})"))
             }
             Fact::Nothing => None,
         }
@@ -247,6 +255,7 @@ mod tests {
             hosts: 4,
             first_ranks: vec![16, 4],
             worlds: vec![32, 8],
+            of_one_host: Vec::new(),
             sizes: vec![24, 32],
             address: "127.0.0.1".to_owned(),
             interface: None,
@@ -281,6 +290,23 @@ mod tests {
         assert!(!variables.contains_key("NCCL_SOCKET_IFNAME") && !variables.contains_key("SLURM_PROCID"));
         let (of_second, _) = seen(&standing(), 1, &[]);
         assert_eq!([&of_second["RANK"], &of_second["WORLD_SIZE"]], ["7", "8"]);
+    }
+
+    #[test]
+    fn ranks_of_a_role_that_is_bound_to_one_host_are_a_world_of_one_host() {
+        let bound =
+            Standing { of_one_host: vec![1], first_ranks: vec![16, 0], worlds: vec![32, 2], ..standing() };
+        let (variables, _) = seen(&bound, 1, &["SLURM_TASKS_PER_NODE"]);
+        for (name, value) in [
+            ("GROUP_RANK", "0"),
+            ("GROUP_WORLD_SIZE", "1"),
+            ("WORLD_SIZE", "2"),
+            ("SLURM_TASKS_PER_NODE", "2(x1)"),
+        ] {
+            assert_eq!(variables.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        let (of_first, _) = seen(&bound, 0, &[]);
+        assert_eq!([&of_first["GROUP_RANK"], &of_first["GROUP_WORLD_SIZE"]], ["2", "4"]);
     }
 
     #[test]

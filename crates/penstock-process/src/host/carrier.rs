@@ -11,6 +11,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use self::pack::{LENGTH_BYTES, MANIFEST_BYTES_MAX, Manifest};
@@ -55,9 +56,8 @@ pub(super) struct Carrier {
     pieces: Option<Sender<(u64, Vec<u8>)>>,
     events: Receiver<Event>,
     woken: File,
-    /// The other end, which the thread has as well: without anybody who may write, the kernel would call ours ready for ever, and the loop
-    /// of the coordinator would never sleep.
-    _waker: File,
+    /// The thread's way to wake the loop. Ours as well: without it the end of the thread would wake the loop for ever.
+    _waker: Arc<File>,
     /// What is sent to whom.
     sends: BTreeMap<network::LinkId, VecDeque<(u64, u64)>>,
     opened: Option<File>,
@@ -70,13 +70,12 @@ impl Carrier {
         system::set_nonblocking(&woken)?;
         let (pieces, come) = channel();
         let (sender, events) = channel();
-        let waker = File::from(waker);
+        let waker = Arc::new(File::from(waker));
         if ships {
-            let of_thread =
-                waker.try_clone().map_err(|source| ProcessError::System { call: "dup", source })?;
+            let waker = Arc::clone(&waker);
             let tell = move |event| {
                 let _ = sender.send(event);
-                wake(&of_thread);
+                wake(&waker);
             };
             let work = Work { folder: directory.path().to_owned(), come, tell: Box::new(tell) };
             std::thread::Builder::new()

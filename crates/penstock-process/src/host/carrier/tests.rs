@@ -3,15 +3,16 @@
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::pack::{self, Manifest};
-use super::{COPY, Carrier, PLACE, WHOLE, batches, without};
-use crate::host::Event;
+use super::{Carrier, batches, without};
 use crate::job::JobDirectory;
-use crate::system;
+use crate::system::{self, interest};
 
 fn packed(folder: &Path, name: &str, files: &[(&str, &[u8])], more: &[Value]) -> File {
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
@@ -65,31 +66,6 @@ fn nothing_leads_out_and_a_byte_that_changed_is_found() {
     assert!(told.to_string().starts_with("a has digest"), "{told}");
 }
 
-/// Goal: a coordinator that has nothing to do sleeps. Method: what it polls, of a job without a directory, and of one whose thread has ended.
-#[test]
-fn nobody_is_woken_when_nothing_is_carried_any_more() {
-    let folder = tempfile::tempdir().unwrap();
-    let directory = JobDirectory::open(folder.path()).unwrap();
-    let is_ready = |carrier: &Carrier, wait_ms| {
-        let mut interests = [system::interest(carrier.number(), libc::POLLIN)];
-        system::poll(&mut interests, Some(std::time::Duration::from_millis(wait_ms)));
-        interests[0].revents != 0
-    };
-    assert!(!is_ready(&Carrier::new(&directory, false).unwrap(), 0));
-    fs::create_dir_all(folder.path().join(COPY)).unwrap();
-    fs::write(folder.path().join(WHOLE), b"").unwrap();
-    std::os::unix::fs::symlink(COPY, folder.path().join(PLACE)).unwrap();
-    let mut carrier = Carrier::new(&directory, true).unwrap();
-    assert!(is_ready(&carrier, 30_000));
-    let mut said = carrier.take();
-    // It says that all is there as its last word, and may be woken for that once more.
-    while is_ready(&carrier, 100) {
-        said.extend(carrier.take());
-        assert!(said.len() < 3, "{}", said.len());
-    }
-    assert!(matches!(said[..], [Event::Shipment { has_all: true, is_ready: true, .. }]));
-}
-
 #[test]
 fn what_another_shipment_has_is_not_asked_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,4 +86,29 @@ fn ranges_are_asked_for_in_parts_and_forgotten_as_they_come() {
     assert_eq!(sizes, [8 << 20, 8 << 20, 3 << 20]);
     assert_eq!(without(&[(0, 10), (20, 30)], (5, 25)), [(0, 5), (25, 30)]);
     assert_eq!(without(&[(0, 10)], (0, 10)), []);
+}
+
+#[test]
+fn a_carrier_wakes_nobody_while_it_has_nothing_to_say() {
+    let folder = tempfile::tempdir().unwrap();
+    // One has no thread, and the thread of the other ends when the copy is there.
+    for name in ["shipment", "work", "place"] {
+        let path = folder.path().join(name);
+        if name == "shipment" { fs::write(path, b"x").unwrap() } else { fs::create_dir(path).unwrap() }
+    }
+    for ships in [false, true] {
+        let directory = JobDirectory::open(folder.path()).unwrap();
+        let mut carrier = Carrier::new(&directory, ships).unwrap();
+        let mut told = 0;
+        while told < usize::from(ships) {
+            system::poll(&mut [interest(carrier.number(), libc::POLLIN)], None);
+            told += carrier.take().len();
+        }
+        while Arc::strong_count(&carrier._waker) > 1 {
+            std::thread::yield_now();
+        }
+        let mut interests = [interest(carrier.number(), libc::POLLIN)];
+        system::poll(&mut interests, Some(Duration::ZERO));
+        assert_eq!(interests[0].revents, 0, "ships: {ships}");
+    }
 }

@@ -45,6 +45,7 @@ class KubernetesAllocator:
         self.pods: Sequence[PodState] = ()
         self.job = JobState()
         self._replaced: set[str] = set()
+        self._pods_asked, self._all_ran = 0, False
 
     @classmethod
     def of_request(cls, request: HostRequest) -> "KubernetesAllocator":
@@ -107,6 +108,7 @@ class KubernetesAllocator:
         if not jobs:
             return Standing("ended", words="the job was deleted")
         self.job = job_state(jobs[0])
+        self._pods_asked = int((jobs[0].get("spec") or {}).get("completions") or 0)
         return self._standing()
 
     def end_code(self, allocation: Allocation) -> int | None:
@@ -182,13 +184,15 @@ class KubernetesAllocator:
             return Standing("ended", words=self.job.words or self.job.end)
         if self.job.is_suspended:
             return Standing("queued", words="suspended, as a queue does until it is its turn")
+        running = [pod for pod in current if pod.phase == "running"]
         waiting = [pod for pod in current if pod.phase == "waiting"]
-        if waiting or not current:
+        self._all_ran |= len(running) == self._pods_asked > 0
+        hopeless = next((pod.hopeless for pod in waiting if pod.hopeless), "")
+        if hopeless or not self._all_ran:
             words = next((pod.words for pod in waiting if pod.words), "pods are being made")
-            hopeless = next((pod.hopeless for pod in waiting if pod.hopeless), "")
-            if not any(pod.phase == "running" for pod in current) or hopeless:
-                return Standing("queued", words=words, hopeless=hopeless)
-        nodes = [f"{pod.name} on {pod.node}" for pod in current if pod.phase == "running"]
+            begun = f"{len(running)} of {self._pods_asked} pods run; " if running else ""
+            return Standing("queued", words=f"{begun}{words}", hopeless=hopeless)
+        nodes = [f"{pod.name} on {pod.node}" for pod in running]
         return Standing("granted", words="running", hosts=tuple(nodes))
 
     def _adopt(self, name: str) -> None:
