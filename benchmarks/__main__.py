@@ -24,13 +24,16 @@ def main() -> int:
     parser.add_argument(
         "--faults", action="store_true", help="the fault matrix instead, where there is one (hosts)"
     )
+    parser.add_argument(
+        "--worlds", action="store_true", help="imagined worlds instead, where there are some (hosts)"
+    )
     chosen = parser.parse_args()
     unknown = set(chosen.names) - set(known)
     if unknown:
         parser.error(f"no benchmark called {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     for name in chosen.names or known:
         work = importlib.import_module(f"benchmarks.bench_{name}").run
-        wanted = {option: True for option in ("full", "faults") if getattr(chosen, option)}
+        wanted = {option: True for option in ("full", "faults", "worlds") if getattr(chosen, option)}
         lacking = sorted(set(wanted) - set(inspect.signature(work).parameters))
         if lacking:
             parser.error(f"{name} has no --{lacking[0]}")

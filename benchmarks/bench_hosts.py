@@ -2,7 +2,8 @@
 
 Every row is a figure over what is asked of it, so 1 and less is what was asked; the words behind it have the figure itself. The agent is
 the one in the package: `make` builds it for development, a wheel has it from `cargo build --release`, which is smaller and quicker.
-`--full` adds 1,000 and 2,000 hosts and the simulated 100,000 and 1,000,000; `--faults` runs the long part of the fault matrix instead.
+`--full` adds 1,000 and 2,000 hosts and the simulated 100,000 and 1,000,000; `--faults` runs the long part of the fault matrix instead, and
+`--worlds` imagined worlds by the thousand: leaders that are lost, and random faults.
 """
 
 import json
@@ -28,6 +29,9 @@ TERM_S = 4.0
 DEATH_RATIO = 1.5
 RANKS_RATIO = 1.15
 EXECUTABLE_BYTES = 4.5e6
+#: Worlds of so many hosts, with a fan-out, in which the leader is lost; and small worlds with random faults.
+LEADERS = ((1000, 10_000, 25), (20, 100_000, 64))
+WORLDS = 4000
 #: Hosts, virtual seconds and deaths; what they may take in seconds and bytes.
 SIMULATED = ((100_000, 60, 300, 30.0, 1e9), (1_000_000, 60, 3000, 600.0, 8e9))
 SIMULATION = [
@@ -43,10 +47,12 @@ SIMULATION = [
 ]
 
 
-def run(*, full: bool = False, faults: bool = False) -> Table:
+def run(*, full: bool = False, faults: bool = False, worlds: bool = False) -> Table:
     """Measure in one run."""
     if faults:
         return run_faults()
+    if worlds:
+        return _worlds()
     table = Table("figures over what is asked of them; at most 1", "of what is asked")
     table.add("what is asked", 1.0, f"load {os.getloadavg()[0]:.1f}; {_limits()}")
     for hosts in (64, 250, 1000, 2000) if full else (64, 250):
@@ -160,6 +166,46 @@ def _simulated(
         max(took_s / limit_s, used_bytes / limit_bytes),
         f"{took_s:.1f} s of {limit_s:.0f}, {used_bytes / 1e6:.0f} MB of {limit_bytes / 1e6:.0f}",
     )
+
+
+def _worlds() -> Table:
+    """Imagined worlds in which no rank may end, run twice or be without orders in the end; a failing seed is named."""
+    table = Table("seeds in which something was wrong; at most none", "seeds")
+    for count, hosts, fanout in LEADERS:
+        words = ["--leaders", str(count), "--hosts", str(hosts), "--fanout", str(fanout)]
+        done = subprocess.run([*SIMULATION, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+        name = f"{count} leaders of {hosts} imagined hosts lost: worlds in which a rank ended"
+        if done.returncode != 0:
+            table.add(name, float("nan"), f"failed: {done.stderr.strip().splitlines()[-1:]}")
+            continue
+        seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        table.add(
+            name,
+            float(len(seen["seeds_with_ended_ranks"])),
+            f"seeds {seen['seeds_with_ended_ranks']}; a lease had {seen['least_rest_ms'] / 1000:.1f} s left at least,"
+            f" all had one of another leader after {seen['longest_ms'] / 1000:.1f} s; {seen['cpu_s']:.0f} s of processor time",
+        )
+    environment = {**os.environ, "PENSTOCK_SEEDS": str(WORLDS), "PENSTOCK_ALL": "1"}
+    words = [
+        "cargo",
+        "test",
+        "--locked",
+        "-p",
+        "penstock-process",
+        "--test",
+        "hosts",
+        "--",
+        "whatever_happens",
+    ]
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    failed = [line for line in (done.stdout + done.stderr).splitlines() if " failed; " in line]
+    built = "test result:" in done.stdout
+    table.add(
+        f"{WORLDS} worlds each with random faults: ordinary, of two hosts, elastic",
+        float(len(failed)) if built else float("nan"),
+        "; ".join(failed[:4]),
+    )
+    return table
 
 
 def _seconds(took: list[float]) -> str:

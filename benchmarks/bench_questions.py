@@ -80,5 +80,5 @@ def _ship(table: Table, hosts: int) -> None:
         f"--ship of {one['bytes'] / 1e6:.0f} MB to {hosts} hosts over one and packing",
         ratio / SHIP_RATIO,
         f"{ratio:.1f} x: {many['took_s']:.2f} s over {one['took_s']:.2f} + {one['packed_s']:.2f} s,"
-        f" {many['took_s'] / hosts:.2f} s for each, load {many['load']:.1f}",
+        f" load {many['load']:.1f}; processor time {many['receiver_cpu_s']:.2f} s of each, {many['sender_cpu_s']:.1f} s of who sends",
     )

@@ -4,9 +4,11 @@ Eight hosts, of root and of an ordinary user, go through every fault in an order
 is untouched, and that no rank was there twice. What tests/hosts tries once on three or four hosts is repeated here on more.
 """
 
+import json
 import os
 import random
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -50,6 +52,9 @@ def run_faults() -> Table:
             words = f"training with {kind} on 4 hosts, then 2, then 4: equal batches"
             table.add(words, time.perf_counter() - begun, "three lives, torch loaded in each")
     _first_host_cut(table)
+    _refuse_size(table)
+    for zygote in ("never", "always"):
+        _ordinary_script(table, zygote)
     return table
 
 
@@ -132,6 +137,75 @@ def _first_host_cut(table: Table) -> None:
         table.add(
             "host 0 of 4 cut off in a training run, bit-equal", time.perf_counter() - begun, "with a spare"
         )
+
+
+def _refuse_size(table: Table) -> None:
+    """Four hosts may go on with three, which cannot share batches of 16: refused before the first step, not when a host is lost."""
+    with tempfile.TemporaryDirectory(prefix="penstock-faults-") as name:
+        begun = time.perf_counter()
+        folder = Path(name)
+        (folder / "stream").mkdir()
+        make_stream(folder / "stream")
+        words = [
+            "-m",
+            "tests.hosts.train_with_sizes",
+            "ddp",
+            str(folder / "stream"),
+            str(folder / "run"),
+            name,
+        ]
+        options = ("--lease", f"{LEASE_S:g}s", "--sizes", "3,4", "--restarts", "0")
+        with job_of_hosts(folder, 4, options=options) as job:
+            job.path = (ROOT,)
+            job.start(nnodes="3:4", program=words)
+            codes = job.codes(patience_s=TRAINING_S)
+            said = job.output(0)
+        assert 0 not in codes, codes
+        assert "WorldSizeUnfit" in said, said
+        assert "a batch of 16 rows cannot be dealt to 3 lanes" in said, said
+        assert not list(folder.glob("world-*"))
+        table.add("a size that does not fit the batch is refused at the start", time.perf_counter() - begun)
+
+
+def _ordinary_script(table: Table, zygote: str) -> None:
+    """A script that knows nothing of Penstock goes on with a spare, with fewer hosts and with all again, and leaves nothing behind."""
+    script = ROOT / "tests/hosts/ordinary_training.py"
+    with tempfile.TemporaryDirectory(prefix="penstock-faults-") as name:
+        begun, folder = time.perf_counter(), Path(name)
+        program = [str(script), name]
+        options = ("--lease", f"{LEASE_S:g}s", "--replace-within", "1s", "--grace", "2s", "--zygote", zygote)
+        with job_of_hosts(folder, 3, options=options, world=4) as job:
+
+            def trains(*hosts: int) -> None:
+                def so() -> bool:
+                    paths = [folder / f"epochs-{rank}" for rank in range(len(hosts))]
+                    lines = [json.loads(path.read_text().splitlines()[-1]) for path in paths if path.exists()]
+                    names = sorted(job.host(host).name for host in hosts)
+                    here = sorted(line["host"] for line in lines if line["world"] == len(hosts))
+                    return here == names
+
+                until(so, job.account, TRAINING_S)
+
+            job.start(nnodes="2:3", program=program)
+            trains(0, 1, 2)
+            job.start(3, nnodes="2:3", node_rank=None, program=program)
+            until(lambda: "spare" in job.states(0), job.account)
+            job.lose(1)
+            trains(0, 2, 3)
+            job.lose(2)
+            trains(0, 3)
+            job.start(1, nnodes="2:3", node_rank=None, program=program)
+            until(lambda: "spare" in job.states(0), job.account)
+            job.host(3).kill(signal.SIGKILL, script.name, str(Path(sys.executable).name))
+            trains(0, 1, 3)
+            job.finish()
+            assert job.codes(0, 1, 3, patience_s=TRAINING_S) == [0, 0, 0], job.account()
+            for host in range(4):
+                job.assert_nothing_left(host)
+        epochs = [json.loads(line)["epoch"] for line in (folder / "epochs-0").read_text().splitlines()]
+        assert epochs == sorted(epochs), epochs
+        words = f"an ordinary script, warm Python {zygote}: a spare, then fewer hosts, then all again"
+        table.add(words, time.perf_counter() - begun, f"{len(epochs)} epochs in four lives")
 
 
 def _campaign(table: Table, job: JobOfHosts, whose: str) -> None:

@@ -283,13 +283,16 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 
 def apart(module: str, words: Sequence[str], patience_s: float = 900.0) -> dict[str, Any]:
-    """Run a module in a pid namespace of its own, and read the JSON that it prints last.
+    """Run a module in pid and network namespaces of its own, and read the JSON that it prints last.
 
-    The namespace ends with its first process, that with `unshare`, and `unshare` with this process.
+    The namespace ends with its first process, that with `unshare`, and `unshare` with this process. Addresses are those of its own
+    loopback, so two benchmarks beside each other do not meet.
     """
     assert shutil.which("unshare"), "hosts of benchmarks need util-linux"
+    assert shutil.which("ip"), "hosts of benchmarks need iproute2"
     mapped = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    command = ["unshare", *mapped, "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command = ["unshare", *mapped, "--pid", "--net", "--fork", "--kill-child", "--mount-proc"]
+    command += ["sh", "-c", 'ip link set lo up && exec "$0" "$@"']
     libc = ctypes.CDLL(None)
     done = subprocess.run(
         [*command, sys.executable, "-m", module, *words],

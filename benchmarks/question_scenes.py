@@ -184,13 +184,24 @@ def ship(folder: Path, hosts: int) -> dict[str, Any]:
     until(lambda: all(place.is_symlink() for place in places), "all copies")
     made = [place.lstat().st_mtime for place in places]
     took_s = max(made[1:]) - max(made[0], joined)
+    coordinators = swarm.parts()["coordinator"]
+    # Who leads sends to all that stand below; all others only receive.
+    spent_s = [sum(map(_spent_s, pids)) for host, pids in sorted(coordinators.items())]
     return {
         "hosts": hosts,
         "bytes": SHIP_BYTES,
         "took_s": took_s,
+        "sender_cpu_s": max(spent_s),
+        "receiver_cpu_s": statistics.median(spent_s),
         "packed_s": packed_s,
         "load": os.getloadavg()[0],
     }
+
+
+def _spent_s(pid: int) -> float:
+    """Processor time of a process, threads that are gone included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _median(work: Callable[[], None]) -> float:

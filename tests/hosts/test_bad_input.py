@@ -1,5 +1,6 @@
 """Bad input and faults that people make: a typed error, or a step in the journal, with host, value and hint; the job goes on where it can (H3, H6)."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,22 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         assert code in (1, 2), job.output(0)
         assert f"{job.host(0).address}:{PORT}" in job.output(0), job.output(0)
         assert "Address already in use" in job.output(0)
+
+
+def test_a_port_that_was_taken_for_a_while_is_taken_back(tmp_path: Path) -> None:
+    """Goal: what is left of an earlier job costs a few seconds. Method: another program has the port while the first host begins, and ends."""
+    with job_of_hosts(tmp_path, 2) as job:
+        listener = job.host(0).start(
+            [sys.executable, "-c", LISTEN, job.host(0).address, str(PORT)], output=tmp_path / "listener"
+        )
+        until(lambda: "listens" in (tmp_path / "listener").read_text(), job.account)
+        job.start()
+        until(lambda: job.ask(0, "hosts"), job.account)
+        job.host(0).kill(signal.SIGKILL, str(PORT), "create_server")
+        listener.wait(10)
+        job.await_life(0)
+        job.finish()
+        assert job.codes() == [0, 0], job.account()
 
 
 @pytest.mark.parametrize("kind", ["readable", "foreign"])

@@ -17,6 +17,8 @@ HOSTS = 3
 WANTED, STARTED = 4, 5
 #: Until a requeued job begins, on a machine that does other things as well.
 REQUEUE_S = 120.0
+#: A rank writes down what it saw.
+_SAY = "open(os.path.join(__import__('sys').argv[1], os.environ['RANK']), 'w').write(json.dumps(say))"
 #: Until hosts take the next start of a job for another one.
 FORGOTTEN_S = 4
 
@@ -91,6 +93,48 @@ def test_srun_starts_one_job_over_all_hosts_with_the_ranks_that_torch_expects(cl
         assert (about["WORLD_SIZE"], about["SLURM_PROCID"]) == (str(2 * HOSTS), str(rank))
         assert (about["GROUP_RANK"], about["LOCAL_RANK"]) == (str(rank // 2), str(rank % 2))
         assert about["host"] == cluster.compute[rank // 2].name
+
+
+def test_a_heterogeneous_job_is_one_job_with_its_hosts_in_the_order_of_its_groups(
+    cluster: SlurmCluster,
+) -> None:
+    """Goal: `srun --het-group=0-1` needs no option about hosts. Method: the first group has the host whose name comes last."""
+    place = cluster.folder / "groups"
+    first, second = cluster.compute[1].name, cluster.compute[0].name
+    command = _run(place, "ranks")
+    words = f"salloc -N1 -w {first} : -N1 -w {second} srun --het-group=0-1 --ntasks-per-node=1 {command}"
+    done = cluster.controller.run(*words.split(), variables=cluster.variables)
+    assert done.returncode == 0, done.stderr
+    facts = [json.loads((place / f"facts-{rank}.json").read_text()) for rank in range(2)]
+    assert [about["host"] for about in facts] == [first, second]
+    assert [(about["GROUP_RANK"], about["WORLD_SIZE"], about["sum"]) for about in facts] == [
+        ("0", "2", 1.0),
+        ("1", "2", 1.0),
+    ]
+
+
+def test_a_directory_that_only_the_first_host_has_is_sent_to_all(cluster: SlurmCluster) -> None:
+    """Goal: `--ship` below srun. Method: a checkout in the first host's own /tmp; its ranks read a module of it and an ignored file."""
+    place, work = cluster.folder / "ship", Path("/tmp/checkout")
+    place.mkdir()
+    first = cluster.compute[0]
+    program = f"import json, os, word; say = dict(word=word.SAID, weights=os.path.exists('model.pt'), at=os.getcwd()); {_SAY}"
+    files = {"train.py": program, "word.py": "SAID = 'sent'", ".gitignore": "*.pt", "model.pt": "large"}
+    for name, text in files.items():
+        script = 'mkdir -p "$0" && printf %s "$1" > "$0/$2" && git -C "$0" init -q'
+        assert first.run("sh", "-c", script, str(work), text, name).returncode == 0
+    usual = "--ranks 1 --lease 3s --zygote never --rdzv-id ship"
+    command = f"{sys.executable} -m penstock.cli.main run --ship {work} {usual} train.py {place}"
+    nodes = ",".join(host.name for host in cluster.compute[:HOSTS])
+    words = ["srun", f"--nodelist={nodes}", "--ntasks-per-node=1", "--chdir=/tmp", "sh", "-c"]
+    # Whoever has the directory stands in it.
+    script = f"[ ! -d {work} ] || cd {work}; exec {command}"
+    done = cluster.controller.run(*words, script, variables=cluster.variables)
+    assert done.returncode == 0, done.stderr
+    for rank in range(HOSTS):
+        seen = json.loads((place / str(rank)).read_text())
+        assert (seen["word"], seen["weights"]) == ("sent", False)
+        assert seen["at"] != str(work)
 
 
 def test_a_signal_of_slurm_is_a_notice_to_save_with_the_time_that_is_left(cluster: SlurmCluster) -> None:

@@ -48,6 +48,9 @@ def test_a_job_goes_on_with_fewer_hosts_and_with_all_of_them_again(tmp_path: Pat
         job.start(nnodes="2:4")
         job.await_life(0)
         assert "may go on with 4, 2 hosts" in job.output(0)
+        # By this `penstock.run` refuses a batch that one of them cannot share before the first step.
+        environment = Path(f"/proc/{job.rank_pids(3)[3][0]}/environ").read_bytes().split(b"\0")
+        assert b"PENSTOCK_WORLD_SIZES=2,4" in environment
         job.lose(1)
         job.lose(3)
         job.await_hosts(1, 0, 2)
@@ -60,8 +63,9 @@ def test_a_job_goes_on_with_fewer_hosts_and_with_all_of_them_again(tmp_path: Pat
         (tmp_path / "fail-0").unlink()
         job.await_life(life + 1)
         journal = job.penstock(0, "events", job.name(0)).stdout
-        assert "goes on with 2 hosts instead of 4" in journal
-        assert "goes on with 4 hosts instead of 2" in journal
+        for changed in ("goes on with 2 hosts instead of 4", "goes on with 4 hosts instead of 2"):
+            assert changed in journal
+            assert f"[penstock] the job {changed}" in job.output(0)
         job.finish()
         assert job.codes() == [0, 0, 0, 0]
         job.assert_nothing_left()

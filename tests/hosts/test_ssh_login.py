@@ -17,6 +17,11 @@ pytestmark = pytest.mark.skipif(
 )
 #: Greets on standard output, without an end of line, as a profile that calls `echo -n` does.
 GREETING = '#!/bin/sh\nprintf "Welcome to the cluster"\nexec /bin/sh "$@"\n'
+#: Whatever port is asked for, the command leads to the one where sshd listens.
+PROXIED = "  Port 2222\n  ProxyCommand ssh -W %h:22 gpu02\n"
+LOUD = "  PermitLocalCommand yes\n  LocalCommand echo welcome to %n\n  VisualHostKey yes\n  Compression yes\n"
+TERMINAL = "  RequestTTY force\n  EscapeChar ^B\n"
+REMOTE = "  RemoteCommand uptime\n"
 KEPT = "  ControlMaster auto\n  ControlPath /tmp/%r@%h\n  ControlPersist 10m\n"
 
 
@@ -63,8 +68,24 @@ def test_whatever_shell_a_host_has_the_job_runs(hosts: SshHosts, shell: str) -> 
 
 @pytest.mark.parametrize(
     "lines",
-    [KEPT, "  ForwardAgent yes\n  LogLevel VERBOSE\n", "  ProxyJump gpu02\n"],
-    ids=["kept connections", "a forwarded agent and a talkative client", "a jump through the other host"],
+    [
+        KEPT,
+        "  ForwardAgent yes\n  LogLevel VERBOSE\n",
+        "  ProxyJump gpu02\n",
+        PROXIED,
+        LOUD,
+        TERMINAL,
+        REMOTE,
+    ],
+    ids=[
+        "kept connections",
+        "a forwarded agent and a talkative client",
+        "a jump through the other host",
+        "a command that connects, and another port",
+        "a command here at each login, and pictures of keys",
+        "a terminal whoever asks",
+        "a command there that is not ours",
+    ],
 )
 def test_whatever_a_configuration_of_ssh_says_the_job_runs_and_ends(hosts: SshHosts, lines: str) -> None:
     """Goal: ~/.ssh/config holds. Method: hosts of other names with these lines; the launcher has to end by itself."""

@@ -1,6 +1,7 @@
 """A training script over several hosts that waits in the middle of its first life, so that a host can be lost there.
 
 ``python -m tests.hosts.train_on_hosts STREAM OUT MARK``: rank 1 makes the file when it is at the step; without a name nobody waits.
+Each rank holds a lock beside OUT.
 """
 
 import os
@@ -14,6 +15,7 @@ import torch
 
 import penstock as ps
 from penstock.run import Policy
+from tests.hosts.rank_lock import take_rank
 from tests.run.programs import SAVE_EVERY, WRAPS, Faults, train
 from tests.torch.stream import Stream
 
@@ -42,7 +44,8 @@ class Pause(Faults):
 def main(stream: str, out: str, mark: str = "") -> None:
     """The program."""
     policy = Policy(save_every=SAVE_EVERY, stop_at=STEPS, digest_every=1)
-    train(Stream(Path(stream)), Path(out), policy, wrap=WRAPS["ddp"], faults=Pause(mark=mark))
+    with take_rank(Path(out).parent):
+        train(Stream(Path(stream)), Path(out), policy, wrap=WRAPS["ddp"], faults=Pause(mark=mark))
 
 
 if __name__ == "__main__":

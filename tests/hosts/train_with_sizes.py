@@ -15,6 +15,7 @@ import torch
 
 import penstock as ps
 from penstock.run import Policy
+from tests.hosts.rank_lock import take_rank
 from tests.run.programs import SAVE_EVERY, WRAPS, Faults, train
 from tests.torch.stream import Stream
 
@@ -52,7 +53,8 @@ def _await(path: Path) -> None:
 def main(kind: str, stream: str, out: str, folder: str) -> None:
     """The program."""
     policy = Policy(save_every=SAVE_EVERY, stop_at=STEPS, digest_every=1)
-    train(Stream(Path(stream)), Path(out), policy, wrap=WRAPS[kind], faults=Pauses(folder=Path(folder)))
+    with take_rank(Path(folder)):
+        train(Stream(Path(stream)), Path(out), policy, wrap=WRAPS[kind], faults=Pauses(folder=Path(folder)))
 
 
 if __name__ == "__main__":

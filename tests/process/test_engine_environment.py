@@ -59,6 +59,37 @@ def test_what_slurm_knows_of_its_switches_is_the_rack_of_a_host(
     assert joined.rack == rack
 
 
+HET = {
+    **SLURM,
+    "SLURM_HET_SIZE": "2",
+    "SLURM_NNODES": "3",
+    "SLURM_STEP_NUM_NODES": "3",
+    "SLURM_STEP_NUM_TASKS": "3",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x3)",
+    "SLURM_STEP_NODELIST": "gpu[01-03]",
+    "SLURM_JOB_NODELIST_HET_GROUP_0": "gpu03",
+    "SLURM_JOB_NODELIST_HET_GROUP_1": "gpu[01-02]",
+}
+
+
+def test_hosts_of_a_heterogeneous_job_are_numbered_by_group_as_slurm_does() -> None:
+    joined = join({**HET, "SLURM_NODEID": "0"})
+    assert joined is not None
+    assert (joined.meeting_host, list(joined.names)) == ("gpu03", ["gpu03", "gpu01", "gpu02"])
+    # One group of it is a usual step.
+    counts = {"SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
+    alone = join({**HET, **counts, "SLURM_STEP_NODELIST": "gpu[01-02]", "SLURM_NODEID": "1"})
+    assert alone is not None
+    assert (alone.hosts, alone.meeting_host) == (2, "gpu01")
+
+
+def test_a_step_of_the_first_group_says_how_to_use_the_others() -> None:
+    step = {**HET, "SLURM_STEP_NODELIST": "gpu03", "SLURM_STEP_NUM_NODES": "1"}
+    assert "gave this job 3 hosts" in facts(step).note
+    assert "srun --het-group=0-1 --ntasks-per-node=1" in facts(step).note
+    assert facts({**SLURM, "SLURM_STEP_NUM_NODES": "1"}).note == ""
+
+
 def test_all_hosts_of_a_step_come_to_the_same_job() -> None:
     joins = [join({**SLURM, "SLURM_NODEID": str(rank)}) for rank in range(4)]
     assert len({joined.job_id("train") for joined in joins if joined}) == 1

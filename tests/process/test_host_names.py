@@ -29,6 +29,8 @@ from penstock.process.hosts.host_names import (
         ("rack[1]-node[7].cluster", ["rack1-node7.cluster"]),
         ("me@gpu[1-2]", ["me@gpu1", "me@gpu2"]),
         (" a , b ", ["a", "b"]),
+        ("gpu01.cluster.,gpu02.cluster.", ["gpu01.cluster", "gpu02.cluster"]),
+        ("fd00::1,[fd00::2],me@[fd00::3]", ["fd00::1", "fd00::2", "me@fd00::3"]),
     ],
 )
 def test_a_pattern_stands_for_these_names_in_this_order(pattern: str, names: list[str]) -> None:
@@ -49,6 +51,8 @@ def test_a_range_has_every_number_once_and_in_order(first: int, more: int, width
         ("a,b,a", "names a twice"),
         ("gpu[01-03],gpu02", "names gpu02 twice"),
         ("x@a,y@a", "names a twice"),
+        ("GPU01,gpu01.", "names gpu01 twice"),
+        ("fd00::1,[fd00::1]", "names fd00::1 twice"),
         ("gpu[3-1]", "not a range"),
         ("gpu[1-3", "brackets"),
         ("gpu]1[", "brackets"),
@@ -81,6 +85,37 @@ def test_a_host_file_of_mpirun_is_read(tmp_path: Path) -> None:
         NamedHost("me@gpu04", 8, "b"),
     ]
     assert common_slots(hosts) == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        # Open MPI, Intel and MPICH (Hydra), and the files that PBS and LSF write: a line for each slot.
+        ("gpu01 slots = 8 max-slots=9\r\ngpu02 slots=8\r\n", [("gpu01", 8), ("gpu02", 8)]),
+        ("gpu01:8 binding=rr\ngpu02:8 ifhn=gpu02-ib\n", [("gpu01", 8), ("gpu02", 8)]),
+        ("gpu01\ngpu01\ngpu02\ngpu02\n", [("gpu01", 2), ("gpu02", 2)]),
+        ("gpu01\ngpu02\ngpu01\ngpu02\n", [("gpu01", 2), ("gpu02", 2)]),
+        ("gpu01\ngpu02\n", [("gpu01", 0), ("gpu02", 0)]),
+        (
+            "fd00::1 slots=4\n[fd00::2]:4\n[fd00::3] slots=4\n",
+            [("fd00::1", 4), ("fd00::2", 4), ("fd00::3", 4)],
+        ),
+        ("\ufeffgpu01 slots=8\n", [("gpu01", 8)]),
+    ],
+)
+def test_host_files_of_other_launchers_are_read(
+    text: str, hosts: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    file = tmp_path / "hosts"
+    file.write_bytes(text.encode())
+    assert [(host.name, host.slots) for host in read_hosts(str(file))] == hosts
+
+
+def test_a_host_with_two_counts_of_slots_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("gpu01 slots=4\ngpu01 slots=4\n")
+    with pytest.raises(HostsInvalid, match="names gpu01 twice"):
+        read_hosts(str(file))
 
 
 def test_hosts_of_one_rack_stand_together_and_keep_their_order() -> None:

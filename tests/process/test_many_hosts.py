@@ -185,7 +185,10 @@ def test_hosts_that_make_no_sense_are_refused(words: list[str], kind: type[Excep
         (["--lease", "1s"], "--lease must be 2 s to a day, got 1s"),
         (["--lease", "long"], "--lease must be a time"),
         (["--fanout", "1"], "--fanout must be 2 to 4096, got 1"),
-        (["--state", "s3://bucket/x"], "--state must be a directory, got s3://bucket/x"),
+        (
+            ["--state", "https://host/x"],
+            "--state must be a directory or a URL of s3, gs, az, got https://host/x",
+        ),
         (["--host-wait", "x"], "--host-wait must be a time"),
     ],
 )

@@ -8,9 +8,19 @@ from typing import Any
 import pytest
 
 from penstock.cli.main import main
+from penstock.cli.simulate.comparison import KEYS
 from penstock.errors import ProfileInvalid, SimulationInvalid
 from penstock.process.job.catalogue import Job
-from penstock.process.simulation import SimulationPlan, Summary, daly_s, read_profile, simulate, young_s
+from penstock.process.simulation import (
+    Cause,
+    FaultProfile,
+    SimulationPlan,
+    Summary,
+    daly_s,
+    read_profile,
+    simulate,
+    young_s,
+)
 from penstock.process.simulation.fault_profile import parse_profile
 from penstock.process.simulation.own_faults import poisson_range, profile_of_jobs
 
@@ -53,6 +63,29 @@ def test_accounts_sum_to_the_time_and_faults_come_as_published(llama3: Summary) 
     error = math.sqrt(419 / len(llama3.outcomes))
     assert abs(unplanned.mean - 419) < 3 * error
     assert 0.9 < llama3.share("useful").mean < 1
+
+
+@pytest.mark.parametrize(
+    ("save_every_s", "save_s", "faults_per_day", "start_s", "load_s"),
+    [(600.0, 2.0, 8.0, 120.0, 60.0), (3600.0, 60.0, 8.0, 300.0, 100.0), (1800.0, 30.0, 12.0, 60.0, 0.0)],
+)
+def test_the_useful_share_is_what_dalys_formula_says(
+    save_every_s: float, save_s: float, faults_per_day: float, start_s: float, load_s: float
+) -> None:
+    """Goal: the simulator agrees with somebody else. Method: Daly 2006, equation 13 is exact where faults are noticed at once and saves exist at
+    once: M e^(R/M) (e^((τ+δ)/M) - 1) of time for τ of work. The mean of 20 long lives is within 3 of its own errors."""
+    bugs = Cause(name="bug", per_1000_host_days=faults_per_day / 16 * 1000)
+    plan = SimulationPlan(
+        profile=FaultProfile(name="bugs", causes=(bugs,)), hosts=16, for_s=30 * DAY_S, save_every_s=save_every_s,
+        save_s=save_s, start_s=start_s, load_s=load_s, detect_s=0.0, end_s=0.0, prepare_s=0.0, write_s=0.0,
+    )  # fmt: skip
+    between_s = DAY_S / faults_per_day
+    cycle = math.expm1((save_every_s + save_s) / between_s)
+    expected = save_every_s / (between_s * math.exp((start_s + load_s) / between_s) * cycle)
+
+    useful = simulate(plan).share("useful")
+
+    assert abs(useful.mean - expected) < 3 * useful.deviation / math.sqrt(plan.seeds)
 
 
 def test_a_profile_survives_being_written_and_read() -> None:
@@ -178,6 +211,27 @@ def test_choices_meet_the_same_faults(capsys: pytest.CaptureFixture[str]) -> Non
     table = capsys.readouterr().out
     assert "GPU-days lost" in table
     assert "least" in table
+
+
+#: Two values of everything that may be compared.
+CHOICES = {
+    "spare-hosts": "0,1", "lease": "10s,2m", "save-every": "5m,30m", "save": "1s,30s", "write": "5s,2m", "load": "10s,5m",
+    "start": "1m,10m", "detect": "1s,5m", "hosts": "16,32", "gpus-per-host": "4,8", "racks": "4,16", "nnodes": "16:32,32",
+    "replace-within": "1m,1h", "restarts": "0,100", "for": "1d,2d",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_choice_may_be_compared(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: a comparison is that of two plans. Method: each row is what the command says of that value alone."""
+    usual = [word for word in ("--hosts", "32") if key not in ("hosts", "nnodes")]
+    usual += ["--seeds", "2", *(["--for", "2d"] if key != "for" else [])]
+    document = run_json(capsys, *usual, "--compare", f"{key}={CHOICES[key]}")
+
+    assert [choice["value"] for choice in document["choices"]] == CHOICES[key].split(",")
+    for choice in document["choices"]:
+        alone = run_json(capsys, *usual, f"--{key}", choice["value"])
+        assert alone["seeds"] == choice["seeds"]
 
 
 def test_a_gang_that_may_shrink_does(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def test_the_document_is_the_contract_with_the_agent() -> None:
                 "kind": "gang",
                 "command": ["python", "t.py"],
                 "ranks": 4,
+                "host": None,
                 "after": [],
                 "environment": {"A": "b"},
                 "directory": "/tmp",

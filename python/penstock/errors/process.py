@@ -267,11 +267,11 @@ class DirectoryUnshippable(ProcessError):
 
 
 class StateUnusable(ProcessError):
-    """The directory of ``--state`` cannot be used on this host."""
+    """The directory of ``--state``, or the place on a store that it names, cannot be used on this host."""
 
-    hint = "--state must be a directory that every host of the job can write"
+    hint = "--state must be a directory, or a place on an object store, that every host of the job can write"
 
-    def __init__(self, *, place: Path, reason: str) -> None:
+    def __init__(self, *, place: Path | str, reason: str) -> None:
         self.place, self.reason = place, reason
         super().__init__(f"state directory {place}: {reason}")
 

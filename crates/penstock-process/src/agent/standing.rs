@@ -62,6 +62,8 @@ pub(super) struct HostPlace {
     pub(super) stderr_ms: u64,
     /// The network interface that other hosts reach.
     interface: Option<String>,
+    /// How many hosts the last life had that began here.
+    begun_hosts: Option<u32>,
 }
 
 /// What a life on a host of many adds to the variables of a rank.
@@ -92,6 +94,14 @@ impl HostPlace {
         }
     }
 
+    /// A life begins. In words, where it has another number of hosts than the one before.
+    pub(super) fn begin(&mut self) -> Option<String> {
+        let hosts = self.standing.as_ref()?.hosts;
+        let before = self.begun_hosts.replace(hosts).filter(|before| *before != hosts)?;
+        let noun = if hosts == 1 { "host" } else { "hosts" };
+        Some(format!("the job goes on with {hosts} {noun} instead of {before}"))
+    }
+
     /// The rank of the first worker of a role on this host.
     pub(super) fn first_rank(&self, role: usize) -> u32 {
         let standing = self.standing.as_ref();
@@ -111,6 +121,11 @@ impl HostPlace {
 }
 
 impl HostLife<'_> {
+    /// Whether the role of a rank has no ranks on other hosts.
+    fn is_of_one_host(&self, rank: &RankPlace) -> bool {
+        self.standing.of_one_host.contains(&rank.role)
+    }
+
     fn world(&self, rank: &RankPlace) -> u32 {
         self.standing.worlds.get(rank.role).copied().unwrap_or(rank.local_world)
     }
@@ -125,13 +140,15 @@ impl HostLife<'_> {
         let number = (self.first(rank) + rank.local).to_string();
         let world = self.world(rank).to_string();
         let address = self.meeting.map_or_else(|| standing.address.clone(), |at| at.ip().to_string());
+        let (group_rank, groups) =
+            if self.is_of_one_host(rank) { (0, 1) } else { (standing.host_rank, standing.hosts) };
         let mut found = vec![
             ("RANK", number.clone()),
             ("ROLE_RANK", number),
             ("WORLD_SIZE", world.clone()),
             ("ROLE_WORLD_SIZE", world),
-            ("GROUP_RANK", standing.host_rank.to_string()),
-            ("GROUP_WORLD_SIZE", standing.hosts.to_string()),
+            ("GROUP_RANK", group_rank.to_string()),
+            ("GROUP_WORLD_SIZE", groups.to_string()),
             ("MASTER_ADDR", address),
         ];
         if rank.role == 0 && !standing.sizes.is_empty() {
@@ -163,8 +180,9 @@ impl HostLife<'_> {
                 Some(all.join(","))
             }
             Fact::WorldByHost => {
-                let even = world == local_world * self.standing.hosts;
-                even.then(|| format!("{local_world}(x{})", self.standing.hosts))
+                let hosts = if self.is_of_one_host(rank) { 1 } else { self.standing.hosts };
+                let even = world == local_world * hosts;
+                even.then(|| format!("{local_world}(x{hosts})"))
             }
             Fact::Nothing => None,
         }
@@ -237,6 +255,7 @@ mod tests {
             hosts: 4,
             first_ranks: vec![16, 4],
             worlds: vec![32, 8],
+            of_one_host: Vec::new(),
             sizes: vec![24, 32],
             address: "127.0.0.1".to_owned(),
             interface: None,
@@ -271,6 +290,23 @@ mod tests {
         assert!(!variables.contains_key("NCCL_SOCKET_IFNAME") && !variables.contains_key("SLURM_PROCID"));
         let (of_second, _) = seen(&standing(), 1, &[]);
         assert_eq!([&of_second["RANK"], &of_second["WORLD_SIZE"]], ["7", "8"]);
+    }
+
+    #[test]
+    fn ranks_of_a_role_that_is_bound_to_one_host_are_a_world_of_one_host() {
+        let bound =
+            Standing { of_one_host: vec![1], first_ranks: vec![16, 0], worlds: vec![32, 2], ..standing() };
+        let (variables, _) = seen(&bound, 1, &["SLURM_TASKS_PER_NODE"]);
+        for (name, value) in [
+            ("GROUP_RANK", "0"),
+            ("GROUP_WORLD_SIZE", "1"),
+            ("WORLD_SIZE", "2"),
+            ("SLURM_TASKS_PER_NODE", "2(x1)"),
+        ] {
+            assert_eq!(variables.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        let (of_first, _) = seen(&bound, 0, &[]);
+        assert_eq!([&of_first["GROUP_RANK"], &of_first["GROUP_WORLD_SIZE"]], ["2", "4"]);
     }
 
     #[test]
@@ -320,6 +356,20 @@ mod tests {
         let (variables, removed) = seen(&uneven, 0, &["SLURM_TASKS_PER_NODE"]);
         assert!(!variables.contains_key("SLURM_TASKS_PER_NODE"));
         assert!(removed.contains("SLURM_TASKS_PER_NODE"));
+    }
+
+    #[test]
+    fn a_life_with_another_number_of_hosts_says_so_once() {
+        let mut place = HostPlace::default();
+        assert_eq!(place.begin(), None);
+        let mut began = |hosts| {
+            place.note(Some(&Standing { hosts, ..standing() }));
+            place.begin()
+        };
+        assert_eq!([began(4), began(4)], [None, None]);
+        assert_eq!(began(1).as_deref(), Some("the job goes on with 1 host instead of 4"));
+        assert_eq!(began(1), None);
+        assert_eq!(began(4).as_deref(), Some("the job goes on with 4 hosts instead of 1"));
     }
 
     #[test]

@@ -233,6 +233,9 @@ pub struct Standing {
     pub first_ranks: Vec<u32>,
     /// How many ranks each role has on all hosts.
     pub worlds: Vec<u32>,
+    /// Roles that run on one host alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub of_one_host: Vec<usize>,
     /// How many ranks the first role may have in another life, where hosts may be lost for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<u32>,

@@ -6,8 +6,8 @@ use crate::coordinator::hang::Past;
 use crate::coordinator::messages::{Order, Orders, Report, Standing};
 use crate::coordinator::verdict::Action;
 use crate::host::{Effect, Host};
-use crate::job::GangPlan;
 use crate::job::state::Phase;
+use crate::job::{GangPlan, Role};
 use crate::tree::summary::{HostPlace, Summary, Troubles};
 use crate::vote::storage::VoteStorage;
 
@@ -100,16 +100,25 @@ impl<S: VoteStorage> Host<S> {
         let list = &self.membership.list;
         let (place, hosts) = (list.group_rank(rank), list.active());
         // Of the first role a host may have more workers than another; of further ones all have the same.
-        let first = |role: usize, ranks: u32| if role == 0 { list.first_rank(rank) } else { place * ranks };
-        let world = |role: usize, ranks: u32| if role == 0 { list.world() } else { hosts * ranks };
+        let first = |role: usize, about: &Role| match (role, about.host) {
+            (_, Some(_)) => 0,
+            (0, None) => list.first_rank(rank),
+            (_, None) => place * about.ranks,
+        };
+        let world = |role: usize, about: &Role| match (role, about.host) {
+            (_, Some(_)) => about.ranks,
+            (0, None) => list.world(),
+            (_, None) => hosts * about.ranks,
+        };
         let roles = || self.job.roles.iter().enumerate();
         let slots = list.host(rank).map_or(0, |entry| entry.slots);
         Standing {
             host_rank: place,
             hosts,
             sizes: self.config.sizes.iter().map(|size| size * slots).collect(),
-            first_ranks: roles().map(|(role, about)| first(role, about.ranks)).collect(),
-            worlds: roles().map(|(role, about)| world(role, about.ranks)).collect(),
+            first_ranks: roles().map(|(role, about)| first(role, about)).collect(),
+            worlds: roles().map(|(role, about)| world(role, about)).collect(),
+            of_one_host: roles().filter(|(_, about)| about.host.is_some()).map(|(role, _)| role).collect(),
             address: self.me.address.ip().to_string(),
             interface: self.config.interface.clone(),
         }
@@ -120,16 +129,16 @@ impl<S: VoteStorage> Host<S> {
         let (list, roles) = (&self.membership.list, &self.job.roles);
         // Of the first role a host may have more workers than another.
         let ranks = |role: usize, host_rank: u32| match role {
-            0 => list.host(host_rank).map_or(0, |entry| entry.slots),
+            0 if roles[0].host.is_none() => list.host(host_rank).map_or(0, |entry| entry.slots),
             _ => roles.get(role).map_or(0, |about| about.ranks),
         };
         self.job.gangs_over(list.len(), &ranks)
     }
 
-    /// The number that a gang of the job has on this host; nothing for a rank that restarts alone on another.
+    /// The number that a gang of the job has on this host; nothing for one that runs on another.
     fn own_gang(&self, host_rank: u32, number: usize) -> Option<usize> {
         let plan = self.plans.get(number)?;
-        if plan.alone.is_some_and(|alone| alone.host_rank != host_rank) {
+        if plan.host.is_some_and(|bound| bound != host_rank) {
             return None;
         }
         let same = |own: &GangPlan| own.role == plan.role && own.ranks.start == plan.ranks.start;

@@ -11,6 +11,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use self::pack::{LENGTH_BYTES, MANIFEST_BYTES_MAX, Manifest};
@@ -54,8 +55,9 @@ pub(super) struct Carrier {
     whole: PathBuf,
     pieces: Option<Sender<(u64, Vec<u8>)>>,
     events: Receiver<Event>,
-    /// What the thread wakes us by; nothing where there is none, or it is over.
-    woken: Option<File>,
+    woken: File,
+    /// The thread's way to wake the loop. Ours as well: without it the end of the thread would wake the loop for ever.
+    _waker: Arc<File>,
     /// What is sent to whom.
     sends: BTreeMap<network::LinkId, VecDeque<(u64, u64)>>,
     opened: Option<File>,
@@ -68,8 +70,9 @@ impl Carrier {
         system::set_nonblocking(&woken)?;
         let (pieces, come) = channel();
         let (sender, events) = channel();
-        let woken = if ships {
-            let waker = File::from(waker);
+        let waker = Arc::new(File::from(waker));
+        if ships {
+            let waker = Arc::clone(&waker);
             let tell = move |event| {
                 let _ = sender.send(event);
                 wake(&waker);
@@ -79,39 +82,26 @@ impl Carrier {
                 .name("penstock-carrier".to_owned())
                 .spawn(move || work.run())
                 .map_err(|source| ProcessError::System { call: "thread", source })?;
-            Some(File::from(woken))
-        } else {
-            None
-        };
+        }
         Ok(Self {
             whole: directory.file(WHOLE),
             pieces: ships.then_some(pieces),
             events,
-            woken,
+            woken: woken.into(),
+            _waker: waker,
             sends: BTreeMap::new(),
             opened: None,
         })
     }
 
-    /// What to poll: nothing where no thread will say anything any more. Its end of the pipe is closed then, and a closed end can be read
-    /// for ever.
+    /// What to poll.
     pub(super) fn number(&self) -> RawFd {
-        self.woken.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+        self.woken.as_raw_fd()
     }
 
     /// What the thread says.
     pub(super) fn take(&mut self) -> Vec<Event> {
-        if let Some(mut woken) = self.woken.as_ref() {
-            let over = loop {
-                match woken.read(&mut [0; 64]) {
-                    Ok(count) if count > 0 => {}
-                    end => break end.is_ok(),
-                }
-            };
-            if over {
-                self.woken = None;
-            }
-        }
+        while (&self.woken).read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
         self.events.try_iter().collect()
     }
 

@@ -61,6 +61,9 @@ pub struct HostConfig {
     /// Whether that is here.
     #[serde(default)]
     pub founder: bool,
+    /// It would be here, but another had the port.
+    #[serde(skip)]
+    pub is_displaced: bool,
     /// How many hosts the job has.
     pub nnodes: u32,
     /// With how many it may go on when hosts are lost, itself included; empty where the number is fixed.
@@ -93,7 +96,8 @@ pub struct HostConfig {
     /// How long a freed host rank waits for a host before the job ends.
     #[serde(default = "usual_wait")]
     pub host_wait_ms: u64,
-    /// A directory that all hosts may see: it breaks the tie of two, and a job that is started again continues from it.
+    /// A directory that all hosts may see, or the URL of a place on an object store: it breaks the tie of two, and a job that is started
+    /// again continues from it.
     #[serde(default)]
     pub state: Option<PathBuf>,
     /// Somebody asked for it, so the job does not begin without.
@@ -141,6 +145,11 @@ impl HostConfig {
             Err(source) => return Err(ProcessError::File { verb: "read", path, source }),
         };
         serde_json::from_slice(&text).map(Some).map_err(|source| ProcessError::Format { path, source })
+    }
+
+    /// Whether the state is on an object store.
+    pub fn state_is_far(&self) -> bool {
+        self.state.as_ref().is_some_and(|place| place.to_string_lossy().contains("://"))
     }
 
     /// Whether the place where hosts meet is on this machine, and another has its port.

@@ -1,14 +1,17 @@
 //! The end of a job of many hosts: it goes down the tree, hosts say goodbye from the leaves up, and the leader leaves last (H6).
 
-use crate::coordinator::messages::{GangReport, Over};
-use crate::host::Host;
+use crate::coordinator::messages::{GangReport, Over, Report};
 use crate::host::messages::Body;
 use crate::host::subscriptions::LAST_WORDS_MS;
+use crate::host::{Effect, Host};
 use crate::job::state::Phase;
 use crate::vote::storage::VoteStorage;
 
 /// How long a host waits for the goodbye of those below it. The leader waits for every host whose lease may have a rest.
 const GOODBYE_MS: u64 = 3000;
+/// How long nobody listens where hosts meet, before a host that was to be there tries to have the port again; and how the kernel says it.
+const DISPLACED_MS: u64 = 3000;
+const REFUSED: &str = "Connection refused";
 
 /// What a host remembers of the end.
 #[derive(Debug, Default)]
@@ -76,19 +79,33 @@ impl<S: VoteStorage> Host<S> {
     /// Says goodbye for an agent that leaves the job, nothing of it running any more: the host rank is free at once, without a lease. Who leads
     /// cannot say it to anybody: the next leader has to wait until its leases are over in any case.
     pub(super) fn say_leaving(&mut self) {
-        let report = self
-            .agent
-            .report()
-            .filter(|report| self.ending.left.is_none() && report.gangs.iter().all(|gang| gang.alive() == 0));
-        let Some(why) = report.and_then(|report| report.leaves.clone()) else { return };
+        let leaves = |report: &&Report| report.leaves.is_some() && self.ending.left.is_none();
+        let Some(report) = self.agent.report().filter(leaves) else { return };
+        let gone = report.gangs.iter().all(|gang| gang.alive() == 0);
+        let Some(why) = report.leaves.clone().filter(|_| gone) else { return };
         let Some(parent) = self.upward.parent() else { return };
         if self.say(parent, Body::Goodbye { host: self.me.id, why: why.clone() }) {
             self.ending.left = Some(why);
         }
     }
 
+    /// Whoever had the port where hosts meet is gone, and nobody will ever answer there: this host may have it after all.
+    fn take_port_again(&mut self) {
+        let Some((why, since_ms)) = self.meeting.unreached.as_ref().filter(|_| self.config.is_displaced)
+        else {
+            return;
+        };
+        if self.rank.is_none() && why.starts_with(REFUSED) && self.now_ms >= since_ms + DISPLACED_MS {
+            let endpoint = self.config.endpoint;
+            self.out.push(Effect::Note(format!("nobody listens at {endpoint} any more; tries to have it")));
+            self.out.push(Effect::BeginAgain);
+            self.meeting.unreached = None;
+        }
+    }
+
     /// A host that has waited for the others for too long ends by itself.
     pub(super) fn give_up_alone(&mut self) {
+        self.take_port_again();
         let wait_ms = self.config.host_wait_ms;
         if wait_ms == 0 || !self.is_out_of_lease() {
             self.ending.alone_ms = None;

@@ -68,7 +68,7 @@ pub enum Effect {
     /// Open a link.
     Dial(LinkId, std::net::SocketAddr),
     /// Say something.
-    Send(LinkId, Message),
+    Send(LinkId, Box<Message>),
     /// End a link, once what was said is sent.
     Close(LinkId),
     /// Tell the agent of this host.
@@ -108,6 +108,8 @@ pub enum Effect {
     State(StateTask),
     /// A failure as it is known over all hosts is to be written down.
     Incident(Arc<Value>),
+    /// End; the agent starts another coordinator, which tries everything anew.
+    BeginAgain,
     /// Words for whoever looks for a reason later.
     Note(String),
 }

@@ -69,6 +69,7 @@ struct Pending {
 /// The leader of a term.
 pub struct Leading {
     term: u64,
+    began_ms: u64,
     decider: Decider,
     tracks: Vec<Track>,
     /// Hosts that are not both heard and here: all others need no look.
@@ -90,8 +91,8 @@ pub struct Leading {
     filled_ms: u64,
     filled: Arc<BTreeMap<u32, u64>>,
     goodbyes: BTreeMap<HostId, String>,
-    /// Hosts whose processes were seen to end, and by whom.
-    ended: BTreeMap<HostId, String>,
+    /// Hosts whose processes were seen to end, by whom, and when that was said.
+    ended: BTreeMap<HostId, (String, u64)>,
     joiners: BTreeMap<HostId, (JoinRequest, u64)>,
     /// Hosts that are asked for, of who starts them.
     pub(super) requests: Requests,
@@ -169,9 +170,9 @@ impl Leading {
     }
 
     /// What started the hosts saw the processes of one end.
-    pub(super) fn note_ended(&mut self, host: HostId, by: &str) {
+    pub(super) fn note_ended(&mut self, host: HostId, by: &str, now_ms: u64) {
         self.news = true;
-        self.ended.insert(host, by.to_owned());
+        self.ended.entry(host).or_insert_with(|| (by.to_owned(), now_ms));
     }
 
     /// A host wants to take part; what it is told meanwhile.
@@ -230,8 +231,11 @@ impl<S: VoteStorage> Host<S> {
         let list = Arc::clone(&self.membership.list);
         // Whatever the leader before gave ends by then; those who are not heard till then are expired.
         let expires_ms = self.now_ms + self.config.lease_ms + grant::slack_ms(self.config.lease_ms);
+        // What the journal says became of a host that is lost stays true whoever leads (H8): a host with processes that cannot be killed is
+        // waited for longer than others.
+        let lost = |rank: u32| voter.lost.get(&rank).copied().unwrap_or(HostState::Expired);
         let track = |rank: u32| Track {
-            state: if list.vacant.contains(&rank) { HostState::Expired } else { HostState::Here },
+            state: if list.vacant.contains(&rank) { lost(rank) } else { HostState::Here },
             since_ms: self.now_ms,
             covered: true,
             lost_ms: self.now_ms,
@@ -239,6 +243,7 @@ impl<S: VoteStorage> Host<S> {
         };
         let leading = Leading {
             term,
+            began_ms: self.now_ms,
             decider,
             tracks: (0..list.len()).map(track).collect(),
             unsettled: list.vacant.clone(),

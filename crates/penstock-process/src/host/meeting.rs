@@ -53,7 +53,7 @@ pub(super) struct Meeting {
     /// Counts the changes.
     pub(super) said_count: u32,
     /// Why the endpoint cannot be reached, and since when.
-    unreached: Option<(String, u64)>,
+    pub(super) unreached: Option<(String, u64)>,
     /// Why it will never have one.
     pub(super) refused: Option<String>,
     /// Since when there are enough hosts for the smallest job that may be founded, and no more came.

@@ -130,6 +130,8 @@ pub struct Host<S: VoteStorage> {
     state: StateClient,
     ending: Ending,
     out: Vec<Effect>,
+    /// What it knows has changed, and is to be written down.
+    keeps: bool,
 }
 
 impl<S: VoteStorage> Host<S> {
@@ -163,6 +165,7 @@ impl<S: VoteStorage> Host<S> {
             state: StateClient::default(),
             ending: Ending::default(),
             out: Vec::new(),
+            keeps: false,
             config: given.config,
             plans: Vec::new(),
             job: given.job,
@@ -180,6 +183,13 @@ impl<S: VoteStorage> Host<S> {
 
     /// What follows from an event.
     pub fn handle(&mut self, now_ms: u64, event: Event) -> Vec<Effect> {
+        self.handle_into(now_ms, event, Vec::new())
+    }
+
+    /// The same, in a list that has room already: most events have a few effects.
+    pub fn handle_into(&mut self, now_ms: u64, event: Event, mut room: Vec<Effect>) -> Vec<Effect> {
+        room.append(&mut self.out);
+        self.out = room;
         self.now_ms = now_ms.max(self.now_ms);
         match event {
             Event::Opened(link) => {
@@ -211,6 +221,11 @@ impl<S: VoteStorage> Host<S> {
             Event::Tick => {}
         }
         self.settle();
+        if std::mem::take(&mut self.keeps) {
+            // First, because a host that begins again must know of the term in which it spoke (H1); and once, because a list is large.
+            self.membership.offset_ms = self.clock.is_set().then_some(self.clock.offset_ms());
+            self.out.insert(0, Effect::Keep(Box::new(self.membership.clone())));
+        }
         std::mem::take(&mut self.out)
     }
 
@@ -345,10 +360,9 @@ impl<S: VoteStorage> Host<S> {
         self.push_to_children();
     }
 
-    /// Has what another in our place needs written down.
+    /// Has what another in our place needs written down, before anything else that follows from the event.
     fn keep(&mut self) {
-        self.membership.offset_ms = self.clock.is_set().then_some(self.clock.offset_ms());
-        self.out.push(Effect::Keep(Box::new(self.membership.clone())));
+        self.keeps = true;
     }
 
     /// What stands at the head of what we say.
@@ -363,14 +377,14 @@ impl<S: VoteStorage> Host<S> {
     fn say(&mut self, to: HostId, body: Body) -> bool {
         let Some(link) = self.links.to(to) else { return false };
         self.links.note_said(link, self.now_ms);
-        self.out.push(Effect::Send(link, Message { header: self.header(), body }));
+        self.out.push(Effect::Send(link, Box::new(Message { header: self.header(), body })));
         true
     }
 
     fn say_hello(&mut self, link: LinkId) {
         let (host, job, name) = (self.me.id, self.job.id.clone(), self.me.name.clone());
         let body = Body::Hello { host, job, name };
-        self.out.push(Effect::Send(link, Message { header: self.header(), body }));
+        self.out.push(Effect::Send(link, Box::new(Message { header: self.header(), body })));
     }
 
     /// Has a link to a host made, unless there is one.

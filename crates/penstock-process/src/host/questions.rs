@@ -269,7 +269,7 @@ impl<S: VoteStorage> Host<S> {
         let Some(chosen) = chosen else {
             if let (Question::Ended { host, by }, Some(leading)) = (&open.what, self.leading.as_mut()) {
                 self.out.push(Effect::Note(format!("{by}: nothing of host {host} runs any more")));
-                leading.note_ended(*host, by);
+                leading.note_ended(*host, by, self.now_ms);
             }
             if let (Question::Wanted { tried }, Some(leading)) = (&open.what, self.leading.as_mut()) {
                 leading.requests.note_starter(self.now_ms, tried);

@@ -24,16 +24,17 @@ use crate::host::messages::list_news::ListNews;
 use crate::host::messages::{Body, Message};
 use crate::host::stream_sockets::{Said, StreamSockets, bulk};
 use crate::host::subscriptions::Toward;
-use crate::host::tasks::Tasks;
+use crate::host::tasks::{MARK, Tasks};
 use crate::host::{Effect, Event, Given, Host, LinkId, Membership, incident_file};
-use crate::job::JobDirectory;
 use crate::job::journal::Journal;
 use crate::job::state::Phase;
+use crate::job::{Job, JobDirectory};
 use crate::network::key::JobKey;
 use crate::network::{self, Limits, Network, NetworkEvent};
 use crate::system::{self, interest, now_ms};
 use crate::vote::file_storage::FileStorage;
 use crate::vote::state_keeper::{StateKeeper, StateThread};
+use crate::vote::state_store::StateStore;
 use crate::vote::tie_breaker::StateDirectory;
 
 const MEMBERSHIP: &str = "membership.json";
@@ -92,7 +93,7 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
         Err(ProcessError::Listen { source, .. })
             if config.founder && kept.is_none() && source.kind() == ErrorKind::AddrInUse =>
         {
-            config.founder = false;
+            (config.founder, config.is_displaced) = (false, true);
             listen(&key, config.address, 0)?
         }
         // Nobody can join here, whatever is tried again.
@@ -102,8 +103,8 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
     let port = network.address().port();
     let votes: PathBuf = directory.file("votes");
     let digest = digest(&job);
-    let state = state_thread(&config)?;
     let tasks = Tasks::new(directory, &job, config.open)?;
+    let state = state_thread(&config, &job, &tasks)?;
     let streams = StreamSockets::new(directory, &job, config.host.0, tasks.processes());
     let carrier = Carrier::new(directory, job.ships)?;
     let lookup = EndpointLookup::new(&config.endpoint_name, config.endpoint, now_ms());
@@ -149,9 +150,15 @@ fn listen(key: &JobKey, address: IpAddr, port: u16) -> Result<Network> {
 }
 
 /// What works in the state directory of a job that has one.
-fn state_thread(config: &HostConfig) -> Result<Option<StateThread>> {
+fn state_thread(config: &HostConfig, job: &Job, tasks: &Tasks) -> Result<Option<StateThread>> {
     let Some(place) = &config.state else { return Ok(None) };
-    let directory = StateDirectory::open(&place.to_string_lossy())?;
+    let directory = if config.state_is_far() {
+        let url = place.to_string_lossy().into_owned();
+        let store = StateStore::new(url, job.python.clone(), MARK, Arc::clone(tasks.processes()));
+        StateDirectory::on_store(place, store)
+    } else {
+        StateDirectory::open(place)
+    };
     StateThread::start(StateKeeper::new(directory, config.host.0, config.name.clone())).map(Some)
 }
 
@@ -273,7 +280,7 @@ impl Driver {
             }
             Effect::Send(link, message) => {
                 if let Some(to) = self.to_network.get(&link).copied() {
-                    self.send(to, message);
+                    self.send(to, *message);
                 }
             }
             Effect::Close(link) => {
@@ -305,6 +312,7 @@ impl Driver {
             Effect::EndSource(stream) => self.streams.end_sender(stream),
             Effect::FinishSources => self.streams.finish(),
             Effect::Unfollowed(stream, why) => self.streams.refuse(stream, &why),
+            Effect::BeginAgain => self.agent_gone = true,
             Effect::Note(words) => complain!("penstock-host: {words}"),
         }
         None
@@ -473,7 +481,7 @@ fn last_line(text: &[u8]) -> u64 {
 }
 
 /// Equal for jobs that run the same.
-fn digest(job: &crate::job::Job) -> String {
+fn digest(job: &Job) -> String {
     let mut roles = serde_json::to_value(&job.roles).unwrap_or_default();
     for role in roles.as_array_mut().into_iter().flatten() {
         // What may differ between hosts: how many workers fit, and what each has warm.

@@ -24,6 +24,9 @@ use crate::vote::tie_breaker::{AliveRecord, Claim};
 const ALIVE_MS: u64 = 1000;
 /// How long a sign of life is looked at: one that does not change is of a job that ended without a word.
 pub const LOOK_MS: u64 = 5000;
+/// On an object store one request in so many seconds costs less, and each may be tried for a while before it fails.
+const FAR_ALIVE_MS: u64 = 4000;
+const FAR_LOOK_MS: u64 = 20_000;
 /// Who votes says something at least so often, even where nobody leads.
 const SILENCE_MS: u64 = 1000;
 /// From a record that could not be written to the next try.
@@ -189,7 +192,8 @@ impl<S: VoteStorage> Host<S> {
             StateAnswer::Begun(beginning) => self.may_begin(Some(beginning)),
             StateAnswer::Alive(seen) => {
                 if let Founding::Asked(hosts) = std::mem::take(&mut self.state.founding) {
-                    self.state.founding = Founding::Looks(hosts, self.now_ms + LOOK_MS, seen);
+                    let look_ms = if self.config.state_is_far() { FAR_LOOK_MS } else { LOOK_MS };
+                    self.state.founding = Founding::Looks(hosts, self.now_ms + look_ms, seen);
                 }
             }
             StateAnswer::Refused(why) => self.refuse_all(&why),
@@ -325,7 +329,8 @@ impl<S: VoteStorage> Host<S> {
             self.state.over = true;
             self.ask_state(StateTask::Over(lives, count));
         } else if self.now_ms >= self.state.alive_ms {
-            self.state.alive_ms = self.now_ms + ALIVE_MS;
+            let pause_ms = if self.config.state_is_far() { FAR_ALIVE_MS } else { ALIVE_MS };
+            self.state.alive_ms = self.now_ms + pause_ms;
             self.ask_state(StateTask::Alive(lives, count));
         }
     }

@@ -1,6 +1,6 @@
 //! A voter keeps the journal of the job: what is decided, a majority of voters has on disk before anybody acts on it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -137,6 +137,8 @@ pub struct Voter<S: VoteStorage> {
     pub(super) records: u64,
     /// The version of the host list after them; nothing before the first change.
     version: Option<u64>,
+    /// What became of hosts that were lost and not replaced, by host rank.
+    pub(super) lost: BTreeMap<u32, HostState>,
     /// It could not write when it was looked at last.
     was_silent: bool,
 }
@@ -178,6 +180,7 @@ impl<S: VoteStorage> Host<S> {
                     line: 0,
                     records: 0,
                     version: None,
+                    lost: BTreeMap::new(),
                     was_silent: false,
                 };
                 self.voter = Some(Box::new(voter));
@@ -207,6 +210,12 @@ impl<S: VoteStorage> Host<S> {
             }
         }
         let decided = voter.group.decided();
+        let leads = |term: u64| voter.group.is_leader() && voter.group.term() == term;
+        if self.leading.as_ref().is_some_and(|leading| !leads(leading.term())) {
+            // What is decided now was not decided in its term, so it gives no orders for it (H1).
+            self.leading = None;
+            self.upward.begin_again();
+        }
         for record in decided {
             self.copy_record(voter.records as usize, &record);
             voter.records += 1;
@@ -238,6 +247,13 @@ impl<S: VoteStorage> Host<S> {
         let version = record.change.as_ref().map(|change| change.version);
         let changes = version.is_some() && voter.version.is_none_or(|known| version == Some(known + 1));
         voter.version = version.filter(|_| changes).or(voter.version);
+        if let Some(change) = record.change.as_ref().filter(|_| changes) {
+            voter.lost.extend(change.states.iter().copied());
+            let filled = |rank: &u32| {
+                change.back.contains(rank) || change.placed.iter().any(|(placed, _)| placed == rank)
+            };
+            voter.lost.retain(|rank, _| !filled(rank));
+        }
         let mut lines = record.lines(changes);
         for line in &mut lines {
             voter.line += 1;

@@ -61,6 +61,9 @@ pub struct Role {
     pub command: Vec<String>,
     /// How many workers.
     pub ranks: u32,
+    /// The one host rank that it runs on, in a job of many hosts; by default all of them.
+    #[serde(default)]
+    pub host: Option<u32>,
     /// Roles that come first.
     #[serde(default)]
     pub after: Vec<String>,
@@ -99,6 +102,16 @@ pub struct Role {
 }
 
 impl Role {
+    /// The host rank that has its rank 0.
+    pub fn first_host(&self) -> u32 {
+        self.host.unwrap_or(0)
+    }
+
+    /// Whether it has ranks on a host.
+    pub fn runs_on(&self, host_rank: u32) -> bool {
+        self.host.is_none_or(|bound| bound == host_rank)
+    }
+
     /// Whether the person is not shown what a rank writes.
     pub fn hides(&self, rank: u32, stream: Stream) -> bool {
         self.hidden.get(stream.name()).is_some_and(|ranks| ranks.contains(&rank))
@@ -161,6 +174,8 @@ pub struct GangPlan {
     pub ranks: Range<u32>,
     /// The one host rank that it runs on, and its rank among all of its role: in a job of many hosts, where ranks restart alone.
     pub alone: Option<LoneRank>,
+    /// The one host rank that it runs on, whatever else is there.
+    pub host: Option<u32>,
 }
 
 /// A rank of many hosts that is a gang of its own.
@@ -174,7 +189,7 @@ pub struct LoneRank {
 
 impl GangPlan {
     fn of_host(role: usize, ranks: Range<u32>) -> Self {
-        Self { role, ranks, alone: None }
+        Self { role, ranks, alone: None, host: None }
     }
 }
 
@@ -199,14 +214,15 @@ impl Job {
         let mut found = Vec::new();
         for (role, about) in self.roles.iter().enumerate() {
             if about.policy.restart != Scope::One {
-                found.push(GangPlan::of_host(role, 0..about.ranks));
+                found.push(GangPlan { host: about.host, ..GangPlan::of_host(role, 0..about.ranks) });
                 continue;
             }
             let mut rank = 0;
-            for host_rank in 0..hosts {
+            for host_rank in (0..hosts).filter(|host_rank| about.runs_on(*host_rank)) {
                 for local in 0..ranks(role, host_rank) {
                     let alone = Some(LoneRank { host_rank, rank });
-                    found.push(GangPlan { alone, ..GangPlan::of_host(role, local..local + 1) });
+                    let host = Some(host_rank);
+                    found.push(GangPlan { alone, host, ..GangPlan::of_host(role, local..local + 1) });
                     rank += 1;
                 }
             }

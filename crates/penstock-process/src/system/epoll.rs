@@ -24,7 +24,8 @@ impl Epoll {
         }
     }
 
-    /// Waits for something to read there, too. A descriptor leaves the set when it is closed.
+    /// Waits for something to read there, too. A descriptor leaves the set when it and all of its copies are closed, also those that other
+    /// processes have.
     pub fn add(&self, fd: &impl AsRawFd, name: u64) -> Result<()> {
         self.set(libc::EPOLL_CTL_ADD, fd, name, libc::EPOLLIN)
     }
@@ -32,6 +33,11 @@ impl Epoll {
     /// From now on waits for other events of a descriptor that was added; errors and ends are told in any case.
     pub fn change(&self, fd: &impl AsRawFd, name: u64, events: i32) -> Result<()> {
         self.set(libc::EPOLL_CTL_MOD, fd, name, events)
+    }
+
+    /// Waits for it no more. Before it is closed, where others have copies: else it would be told of for as long as they have them.
+    pub fn remove(&self, fd: &impl AsRawFd) -> Result<()> {
+        self.set(libc::EPOLL_CTL_DEL, fd, 0, 0)
     }
 
     fn set(&self, what: i32, fd: &impl AsRawFd, name: u64, events: i32) -> Result<()> {
@@ -56,5 +62,26 @@ impl Epoll {
 impl AsRawFd for Epoll {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system;
+
+    #[test]
+    fn a_pipe_that_was_removed_is_silent_while_a_copy_of_it_is_open() {
+        let set = Epoll::new().unwrap();
+        let (reader, writer) = system::pipe().unwrap();
+        let copy = reader.try_clone().unwrap();
+        set.add(&reader, 7).unwrap();
+        drop(writer);
+        assert_eq!(set.ready().collect::<Vec<_>>(), [7]);
+
+        set.remove(&reader).unwrap();
+        drop(reader);
+        assert_eq!(set.ready().count(), 0, "the end of the pipe would be told of for ever");
+        drop(copy);
     }
 }

@@ -53,13 +53,13 @@ pub enum VoteError {
         /// Its own words.
         reason: String,
     },
-    /// `--state` names something other than a directory.
-    #[error(
-        "the state of a job must be a directory that all hosts see, got {value}; URLs are not supported yet"
-    )]
-    StateUrl {
-        /// What was given.
-        value: String,
+    /// The store of `--state` did not do what was asked.
+    #[error("the store of {url} failed: {reason}")]
+    Store {
+        /// What `--state` names.
+        url: String,
+        /// What the store, or the process that speaks to it, said.
+        reason: String,
     },
     /// A job with the same state directory lives.
     #[error("host {host} runs this job with the same state directory {directory}; stop it first")]

@@ -19,6 +19,7 @@ pub mod record;
 mod rivals;
 pub mod session;
 pub mod state_keeper;
+pub mod state_store;
 pub mod storage;
 pub mod tie_breaker;
 

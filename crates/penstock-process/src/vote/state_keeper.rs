@@ -127,8 +127,8 @@ impl StateKeeper {
     }
 
     fn begin(&mut self, hosts: &[u64], seen: Option<&AliveRecord>, continues: bool) -> Result<StateAnswer> {
-        let unseen: Vec<u64> =
-            hosts.iter().copied().filter(|host| !self.directory.marker(*host).exists()).collect();
+        let marked = self.directory.hosts()?;
+        let unseen: Vec<u64> = hosts.iter().copied().filter(|host| !marked.contains(host)).collect();
         if !unseen.is_empty() {
             return Ok(StateAnswer::Unseen(unseen));
         }
@@ -282,8 +282,8 @@ mod tests {
     use super::*;
 
     fn keeper(place: &std::path::Path, host: u64) -> StateKeeper {
-        let directory = StateDirectory::create(place.to_str().expect("text")).expect("opens");
-        std::fs::write(directory.marker(host), "").expect("writes");
+        let directory = StateDirectory::create(place).expect("opens");
+        std::fs::write(place.join("hosts").join(format!("{host:016x}")), "").expect("writes");
         StateKeeper::new(directory, host, format!("gpu{host:02}"))
     }
 

@@ -1,4 +1,4 @@
-//! A directory that decides where two hosts cannot, and from which a job that is started again continues.
+//! A directory, or a place on an object store, that decides where two hosts cannot, and from which a job that is started again continues.
 //!
 //! `terms/<number>.json` is made by a link that fails if the name exists, on network file systems too. Its number is that of a
 //! configuration of voters: of two that lost each other, whoever writes the record of the next one first goes on alone. A start of the
@@ -6,17 +6,22 @@
 //! term, a record with its place on each line: so copies of several leaders of one start fit together, and what is added after another
 //! start has begun does not count. `alive.json` holds a counter that moves while the job lives. Clocks are not compared: a reader looks
 //! twice.
+//!
+//! On an object store a record is made by a conditional put, and a copy of the journal has an object for each piece that was added:
+//! `journal/<term>.<first index>.jsonl`. Nothing there grows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::error::{Result, VoteError};
+use super::state_store::{StateStore, StoreAnswer, StoreRequest};
 
 /// What is in it.
 const FOLDERS: [&str; 3] = ["terms", "journal", "hosts"];
@@ -71,22 +76,26 @@ pub struct AliveRecord {
 /// The state directory of a job.
 #[derive(Debug, Clone)]
 pub struct StateDirectory {
+    /// The directory, or the URL of the place on a store.
     path: PathBuf,
+    store: Option<Arc<Mutex<StateStore>>>,
 }
 
 impl StateDirectory {
-    /// What `--state` names; a URL is refused. It exists: a host that begins makes it, and nobody makes it again, because
-    /// a directory that vanished and came back empty would give away twice what it had given once.
-    pub fn open(place: &str) -> Result<Self> {
-        if place.contains("://") {
-            return Err(VoteError::StateUrl { value: place.to_owned() });
-        }
-        Ok(Self { path: PathBuf::from(place) })
+    /// A directory that exists: a host that begins makes it, and nobody makes it again, because a directory that vanished and came back
+    /// empty would give away twice what it had given once.
+    pub fn open(place: &Path) -> Self {
+        Self { path: place.to_owned(), store: None }
     }
 
-    /// Makes it, as a host does that begins.
-    pub fn create(place: &str) -> Result<Self> {
-        let directory = Self::open(place)?;
+    /// A place on an object store.
+    pub fn on_store(url: &Path, store: StateStore) -> Self {
+        Self { path: url.to_owned(), store: Some(Arc::new(Mutex::new(store))) }
+    }
+
+    /// Makes a directory, as a host does that begins.
+    pub fn create(place: &Path) -> Result<Self> {
+        let directory = Self::open(place);
         for folder in FOLDERS {
             let folder = directory.path.join(folder);
             std::fs::create_dir_all(&folder).map_err(failed("make", &folder))?;
@@ -99,9 +108,16 @@ impl StateDirectory {
         &self.path
     }
 
-    /// The file that a host leaves here, so that others can tell whether it sees this directory.
-    pub fn marker(&self, host: u64) -> PathBuf {
-        self.path.join("hosts").join(format!("{host:016x}"))
+    /// Hosts that have left their mark here, so that others can tell that they see this directory.
+    pub fn hosts(&self) -> Result<BTreeSet<u64>> {
+        let names = self.names("hosts")?;
+        Ok(names.iter().filter_map(|name| u64::from_str_radix(name, 16).ok()).collect())
+    }
+
+    /// Asks the store, where there is one.
+    fn ask(&self, request: &StoreRequest<'_>) -> Option<Result<StoreAnswer>> {
+        let store = self.store.as_ref()?;
+        Some(store.lock().unwrap_or_else(PoisonError::into_inner).ask(request))
     }
 
     /// Claims a configuration for a host. Asking again for one that it has is won again.
@@ -114,16 +130,15 @@ impl StateDirectory {
             return Ok(Claim::Won(wanted));
         }
         let path = self.record_path(wanted.number);
-        read_document(&path)?.map(Claim::Lost).ok_or_else(|| missing(&path))
+        let record: TermRecord = self.document(&path)?.ok_or_else(|| missing(&self.path.join(&path)))?;
+        // A store may have made it and not have said so.
+        Ok(if record == wanted { Claim::Won(record) } else { Claim::Lost(record) })
     }
 
     /// The newest record.
     pub fn newest(&self) -> Result<Option<TermRecord>> {
         match self.numbers("terms", ".json")?.last() {
-            Some(number) => {
-                let path = self.path.join("terms").join(format!("{number}.json"));
-                read_document(&path)?.map(Some).ok_or_else(|| missing(&path))
-            }
+            Some(number) => self.record(*number).map(Some),
             None => Ok(None),
         }
     }
@@ -139,8 +154,7 @@ impl StateDirectory {
     pub fn journal(&self) -> Result<Vec<String>> {
         let mut starts: Vec<TermRecord> = Vec::new();
         for number in self.numbers("terms", ".json")? {
-            let path = self.path.join("terms").join(format!("{number}.json"));
-            let record: TermRecord = read_document(&path)?.ok_or_else(|| missing(&path))?;
+            let record = self.record(number)?;
             starts.extend(Some(record).filter(|record| record.continues.is_some()));
         }
         let terms = self.numbers("journal", ".jsonl")?;
@@ -162,8 +176,14 @@ impl StateDirectory {
 
     /// What the leader of a term copied. What makes no sense was not written to its end.
     fn copied(&self, term: u64) -> Result<BTreeMap<usize, String>> {
-        let path = self.journal_path(term);
-        let text = std::fs::read(&path).map_err(failed("read", &path))?;
+        let prefix = format!("journal/{term}.");
+        let text = match self.ask(&StoreRequest::GetAll { prefix: &prefix }) {
+            Some(answer) => answer?.texts.into_values().collect::<Vec<_>>().join("\n").into_bytes(),
+            None => {
+                let path = self.journal_path(term);
+                std::fs::read(&path).map_err(failed("read", &path))?
+            }
+        };
         let lines = text.split(|byte| *byte == b'\n');
         let records = lines.filter_map(|line| serde_json::from_slice::<CopiedRecord>(line).ok());
         Ok(records.map(|copied| (copied.index, copied.record)).collect())
@@ -171,6 +191,9 @@ impl StateDirectory {
 
     /// Opens the copy of the journal of a term.
     pub fn open_journal(&self, term: u64) -> Result<JournalCopy> {
+        if self.store.is_some() {
+            return Ok(JournalCopy::OnStore { directory: self.clone(), term });
+        }
         let path = self.journal_path(term);
         let mut options = OpenOptions::new();
         let mut file =
@@ -179,19 +202,22 @@ impl StateDirectory {
         if file.metadata().map_err(failed("read", &path))?.len() > 0 {
             file.write_all(b"\n").map_err(failed("write", &path))?;
         }
-        Ok(JournalCopy { path, file })
+        Ok(JournalCopy::File { path, file })
     }
 
     /// The newest sign of life.
     pub fn alive(&self) -> Result<Option<AliveRecord>> {
-        read_document(&self.path.join("alive.json"))
+        self.document("alive.json")
     }
 
     /// Gives a sign of life.
     pub fn show_alive(&self, record: &AliveRecord) -> Result<()> {
         let path = self.path.join("alive.json");
         let draft = self.path.join(format!(".alive-{:016x}", record.host));
-        let text = serde_json::to_vec(record).map_err(|error| failed("write", &draft)(error.into()))?;
+        let text = serde_json::to_string(record).map_err(|error| failed("write", &draft)(error.into()))?;
+        if let Some(answer) = self.ask(&StoreRequest::Replace { name: "alive.json", text: &text }) {
+            return answer.map(drop);
+        }
         std::fs::write(&draft, text).map_err(failed("write", &draft))?;
         std::fs::rename(&draft, &path).map_err(failed("rename", &path))
     }
@@ -206,37 +232,76 @@ impl StateDirectory {
         }
     }
 
-    fn record_path(&self, number: u32) -> PathBuf {
-        self.path.join("terms").join(format!("{number}.json"))
+    fn record_path(&self, number: u32) -> String {
+        format!("terms/{number}.json")
+    }
+
+    fn record(&self, number: u64) -> Result<TermRecord> {
+        let name = format!("terms/{number}.json");
+        self.document(&name)?.ok_or_else(|| missing(&self.path.join(name)))
     }
 
     fn journal_path(&self, term: u64) -> PathBuf {
         self.path.join("journal").join(format!("{term}.jsonl"))
     }
 
-    /// The numbers that names of files in a folder are, in order.
-    fn numbers(&self, folder: &str, ending: &str) -> Result<Vec<u64>> {
-        let folder = self.path.join(folder);
-        let mut numbers = Vec::new();
-        for entry in std::fs::read_dir(&folder).map_err(failed("list", &folder))? {
-            let name = entry.map_err(failed("list", &folder))?.file_name();
-            numbers.extend(name.to_str().and_then(|name| name.strip_suffix(ending)?.parse::<u64>().ok()));
+    /// The names in a folder.
+    fn names(&self, folder: &str) -> Result<Vec<String>> {
+        let prefix = format!("{folder}/");
+        if let Some(answer) = self.ask(&StoreRequest::List { prefix: &prefix }) {
+            return answer.map(|answer| answer.names);
         }
-        numbers.sort_unstable();
-        Ok(numbers)
+        let folder = self.path.join(folder);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&folder).map_err(failed("list", &folder))? {
+            names.extend(entry.map_err(failed("list", &folder))?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    /// The numbers that names of files in a folder begin with, in order.
+    fn numbers(&self, folder: &str, ending: &str) -> Result<Vec<u64>> {
+        let names = self.names(folder)?;
+        let number = |name: &String| name.strip_suffix(ending)?.split('.').next()?.parse::<u64>().ok();
+        Ok(names.iter().filter_map(number).collect::<BTreeSet<_>>().into_iter().collect())
+    }
+
+    /// What a document says; nothing where there is none.
+    fn document<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        let path = self.path.join(name);
+        let bytes = match self.ask(&StoreRequest::Get { name }) {
+            Some(answer) => match answer?.text {
+                Some(text) => text.into_bytes(),
+                None => return Ok(None),
+            },
+            None => match std::fs::read(&path) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(failed("read", &path)(error)),
+            },
+        };
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| VoteError::Damaged {
+            path,
+            offset: error.column() as u64,
+            reason: error.to_string(),
+        })
     }
 
     /// Makes a record, unless it exists. True if it is ours.
     fn put_if_absent(&self, record: &TermRecord) -> Result<bool> {
-        let path = self.record_path(record.number);
+        let name = self.record_path(record.number);
+        let path = self.path.join(&name);
+        let text = serde_json::to_string(record).map_err(|error| failed("write", &path)(error.into()))?;
+        if let Some(answer) = self.ask(&StoreRequest::PutIfAbsent { name: &name, text: &text }) {
+            return answer.map(|answer| answer.made);
+        }
         let draft = self.path.join("terms").join(format!(".{}-{:016x}", record.number, record.host));
         // A draft of a process of this host that was killed.
         let _ = std::fs::remove_file(&draft);
         let mut options = OpenOptions::new();
         let mut file =
             options.write(true).create_new(true).mode(0o644).open(&draft).map_err(failed("make", &draft))?;
-        let text = serde_json::to_vec(record).map_err(|error| failed("write", &draft)(error.into()))?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed("write", &draft))?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed("write", &draft))?;
         let linked = std::fs::hard_link(&draft, &path);
         // A network file system may say that a link failed which it has made: the count of names knows.
         let names = std::fs::metadata(&draft).map_err(failed("read", &draft))?.nlink();
@@ -255,23 +320,45 @@ impl StateDirectory {
 
 /// The copy of the journal that the leader of a term writes.
 #[derive(Debug)]
-pub struct JournalCopy {
-    path: PathBuf,
-    file: File,
+pub enum JournalCopy {
+    /// A file that grows.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Open to add to it.
+        file: File,
+    },
+    /// Objects, one for each piece.
+    OnStore {
+        /// Where.
+        directory: StateDirectory,
+        /// Of the leader.
+        term: u64,
+    },
 }
 
 impl JournalCopy {
     /// Adds records from an index on, and returns when they are durable.
     pub fn add(&mut self, index: usize, records: &[Vec<u8>]) -> Result<()> {
-        let mut text = Vec::new();
+        let mut text = String::new();
         for (index, record) in (index..).zip(records) {
             let record = String::from_utf8_lossy(record).into_owned();
-            let line = serde_json::to_vec(&CopiedRecord { index, record });
-            text.extend(line.map_err(|error| failed("write", &self.path)(error.into()))?);
-            text.push(b'\n');
+            let line = serde_json::to_string(&CopiedRecord { index, record });
+            text += &line.map_err(|error| failed("write", Path::new("journal"))(error.into()))?;
+            text.push('\n');
         }
-        let written = self.file.write_all(&text).and_then(|()| self.file.sync_data());
-        written.map_err(failed("write", &self.path))
+        match self {
+            Self::File { path, file } => {
+                let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
+                written.map_err(failed("write", path))
+            }
+            Self::OnStore { directory, term } => {
+                // A piece that was given up may be there already, and this one may be longer.
+                let name = format!("journal/{term}.{index:012}.jsonl");
+                let answer = directory.ask(&StoreRequest::Replace { name: &name, text: &text });
+                answer.map_or(Ok(()), |answer| answer.map(drop))
+            }
+        }
     }
 }
 
@@ -284,24 +371,12 @@ fn missing(path: &Path) -> VoteError {
     failed("read", path)(ErrorKind::NotFound.into())
 }
 
-fn read_document<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
-    match std::fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| VoteError::Damaged {
-            path: path.to_owned(),
-            offset: error.column() as u64,
-            reason: error.to_string(),
-        }),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed("read", path)(error)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn open(place: &Path) -> StateDirectory {
-        StateDirectory::create(place.to_str().expect("text")).expect("opens")
+        StateDirectory::create(place).expect("opens")
     }
 
     fn wanted(number: u32, host: u64, continues: Option<usize>) -> TermRecord {
@@ -352,7 +427,9 @@ mod tests {
         copy(&directory, 2, 1, &["one", "two"]);
         copy(&directory, 2, 4, &["four"]);
         // The last line of a process that was killed while it wrote.
-        let mut file = directory.open_journal(2 << 32).expect("opens").file;
+        let JournalCopy::File { mut file, .. } = directory.open_journal(2 << 32).expect("opens") else {
+            panic!("a directory has files")
+        };
         file.write_all(b"{\"index\": 3, \"rec").expect("writes");
         assert_eq!(directory.journal().expect("reads"), ["zero", "one", "two"]);
         assert_eq!(directory.next_number().expect("reads"), 3);
@@ -388,11 +465,5 @@ mod tests {
         (alive.counter, alive.is_over) = (3, true);
         directory.show_alive(&alive).expect("writes");
         directory.check_still(before.as_ref()).expect("it is over");
-    }
-
-    #[test]
-    fn a_url_is_refused_with_its_value() {
-        let refused = StateDirectory::open("s3://bucket/job");
-        assert!(matches!(refused, Err(VoteError::StateUrl { value }) if value == "s3://bucket/job"));
     }
 }

@@ -1,7 +1,8 @@
 //! What must hold after every event, and what must when all is quiet.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use penstock_process::lease::host_state::{Fact, HostState};
 use penstock_process::tree::host_list::HostId;
 use penstock_process::tree::summary::{StepHistogram, Summary};
 use penstock_process::vote::ledger::SharedLedger;
@@ -10,12 +11,36 @@ use serde_json::Value;
 
 use crate::world::World;
 
+/// All that may be found out about a host.
+const FACTS: [Fact; 9] = [
+    Fact::Heard,
+    Fact::Silent,
+    Fact::LeaseOver,
+    Fact::Goodbye,
+    Fact::SeenEnded,
+    Fact::Placed,
+    Fact::Replaced,
+    Fact::Stuck,
+    Fact::Freed,
+];
+
 /// Who has which host rank after some entries of the journal.
 type Filled = BTreeMap<u32, Option<HostId>>;
+
+/// Who runs a life.
+#[derive(Default)]
+struct Places {
+    /// Hosts by their numbers among them.
+    numbers: HashMap<u32, u32>,
+    /// Of how many hosts each knows: how many say so.
+    hosts: BTreeMap<u32, u32>,
+}
 
 /// What was seen of decisions.
 #[derive(Default)]
 pub(crate) struct Seen {
+    /// Lives that hosts run.
+    lives: BTreeMap<u32, Places>,
     /// Lines of the journal, by number: all voters write the same.
     lines: Vec<Value>,
     /// Host ranks and their hosts by the version of the list, as the journal says.
@@ -26,13 +51,20 @@ pub(crate) struct Seen {
     pub(crate) lost: Vec<(u32, u64)>,
 }
 
+/// Whether the table of steps leads from one state to another, in one step or two.
+fn is_step(from: HostState, to: HostState) -> bool {
+    let next = |state: HostState| FACTS.into_iter().filter_map(move |fact| state.after(fact));
+    next(from).any(|one| one == to || next(one).any(|two| two == to))
+}
+
 impl World {
     /// H2: the ranks of a host rank run on one host at a time, but for a machine that was paused from outside.
     pub(crate) fn note_start(&mut self, index: usize) {
-        self.check_size(index);
+        self.note_place(index);
         let node = &self.nodes[index];
         let list = node.host.as_ref().map(|host| host.membership().list.clone());
         let Some(rank) = list.and_then(|list| list.rank_of(node.config.host)) else { return };
+        self.nodes[index].runs_as = Some(rank);
         if let Some(other) = self.runners[rank as usize].replace(index as u32) {
             let node = &self.nodes[other as usize];
             let runs = other as usize != index && node.twin.running && self.now_ms > node.slept_until;
@@ -41,41 +73,57 @@ impl World {
     }
 
     pub(crate) fn note_end(&mut self, index: usize) {
-        for runner in &mut self.runners {
-            runner.take_if(|runner| *runner == index as u32);
+        if let Some(rank) = self.nodes[index].runs_as.take() {
+            self.runners[rank as usize].take_if(|runner| *runner == index as u32);
         }
+        let Some((life, (number, hosts))) = self.nodes[index].runs.take() else { return };
+        let Some(places) = self.seen.lives.get_mut(&life) else { return };
+        places.numbers.remove(&number);
+        if let Some(count) = places.hosts.get_mut(&hosts) {
+            *count -= 1;
+        }
+        places.hosts.retain(|_, count| *count > 0);
     }
 
     /// L1: hosts that run the same life know of equally many, and each has a number of its own among them.
-    fn check_size(&self, index: usize) {
+    fn note_place(&mut self, index: usize) {
         let twin = &self.nodes[index].twin;
-        let peers = self.nodes.iter().enumerate().filter(|(other, node)| {
-            *other != index && node.twin.running && node.twin.life == twin.life && node.host.is_some()
-        });
-        for (other, node) in peers {
-            let (mine, theirs) = (twin.place, node.twin.place);
-            assert!(
-                mine.1 == theirs.1 && mine.0 != theirs.0,
-                "h{index} runs life {:?} as {mine:?} and h{other} as {theirs:?} (number, hosts)\n{}",
-                twin.life,
-                self.notes.join("\n"),
-            );
-        }
+        let (life, place) = (twin.life.unwrap_or(0), twin.place);
+        let places = self.seen.lives.entry(life).or_default();
+        let other = places.numbers.insert(place.0, index as u32);
+        *places.hosts.entry(place.1).or_insert(0) += 1;
+        let same = places.hosts.len() == 1;
+        self.nodes[index].runs = Some((life, place));
+        assert!(
+            same && other.is_none(),
+            "h{index} runs life {life} as {place:?} (number, hosts), {other:?} with the same number, hosts {:?}\n{}",
+            self.seen.lives[&life].hosts,
+            self.notes.join("\n"),
+        );
     }
 
-    /// H1: a term never goes back. H2: no rank runs after its lease. H8: every host has the hosts that the journal says.
+    /// H1: a term never goes back; who has seen one takes no orders of a lower one, and none that are older than those it has. H2: no rank runs
+    /// after its lease. H8: every host has the hosts that the journal says.
     pub(crate) fn check(&mut self, index: usize) {
         let now_ms = self.local_ms(index);
         let node = &mut self.nodes[index];
         let Some(host) = &node.host else { return };
         let term = host.membership().term;
         assert!(term >= node.term_seen, "h{index} went from term {:x} back to {term:x}", node.term_seen);
+        let number = host.job_orders().map_or([0, 0], |orders| [orders.term, orders.number]);
+        let (before, seen) = (std::mem::replace(&mut node.orders_seen, number), node.term_seen);
+        assert!(number >= before, "h{index} goes from orders {before:x?} back to {number:x?}");
+        assert!(
+            number == before || number[0] >= seen,
+            "h{index} has seen term {seen:x} and takes orders {number:x?}"
+        );
         node.term_seen = term;
         if node.twin.running {
             let until_ms = node.twin.lease_until_ms.unwrap_or(0);
             assert!(
                 now_ms <= until_ms,
-                "h{index} runs ranks at {now_ms}, after its lease ended at {until_ms}"
+                "h{index} runs ranks at {now_ms}, after its lease ended at {until_ms}\n{}",
+                self.notes.join("\n")
             );
         }
         if self.plan.checked {
@@ -106,16 +154,37 @@ impl World {
         assert_eq!(*known, of_list(), "h{index} has another host list {}\n{}", list.version, notes());
     }
 
-    /// H8: what the leader says of hosts is one state for each, and free are those that the journal says, or will next.
-    fn check_leader(&self, index: usize) {
+    /// H8: what the leader says of hosts is one state for each, and each goes from one to another by the table of steps, or because another
+    /// host has its host rank now.
+    fn check_leader(&mut self, index: usize) {
         let Some(host) = &self.nodes[index].host else { return };
         let Some(states) = host.host_states() else { return };
-        let list = &host.membership().list;
+        let (list, term) = (&host.membership().list, host.membership().term);
         assert_eq!(
             states.len(),
             list.len() as usize,
             "h{index} leads and does not know the state of each host"
         );
+        let before = std::mem::replace(&mut self.nodes[index].states_seen, (term, states.clone()));
+        if before.0 != term {
+            return;
+        }
+        for (rank, (from, to)) in (0..).zip(before.1.into_iter().zip(states)) {
+            let placed = from.is_free() && to == HostState::Here;
+            assert!(
+                from == to || placed || is_step(from, to),
+                "host rank {rank} went from {from:?} to {to:?}"
+            );
+        }
+    }
+
+    /// H8: when all is quiet, free are the host ranks that the journal says.
+    pub(crate) fn check_states(&self) {
+        let Some(host) = self.leader().and_then(|leader| self.nodes[leader].host.as_ref()) else { return };
+        let list = &host.membership().list;
+        let states = host.host_states().unwrap_or_default();
+        let free = (0..).zip(states).filter(|(_, state)| state.is_free()).map(|(rank, _)| rank);
+        assert_eq!(free.collect::<BTreeSet<u32>>(), list.vacant, "free are others than those in the journal");
     }
 
     /// H1: an order is given when a majority of voters has all that it follows from.
@@ -229,6 +298,7 @@ impl World {
 
     /// H4: what the leader counts is what is, whatever the tree was and in which order it was heard.
     pub(crate) fn check_counts(&mut self) {
+        self.check_states();
         let Some(leader) = self.leader() else { panic!("nobody leads") };
         let host = |index: usize| self.nodes[index].host.as_ref();
         let Some(told) = host(leader).map(|host| host.summary().clone()) else { return };

@@ -104,21 +104,18 @@ impl World {
         for item in std::mem::take(&mut self.nodes[index].held) {
             self.push(self.now_ms, item);
         }
-        self.nodes[index].tick_at = self.now_ms;
-        self.push(self.now_ms, Item::Tick(index as u32));
+        let now_ms = self.now_ms;
+        let node = &mut self.nodes[index];
+        (node.tick_at, node.due_at) = (now_ms, now_ms);
+        self.push(now_ms, Item::Tick(index as u32));
     }
 
     /// What happens to a paused host happens when it goes on; all else happens now.
     pub(crate) fn unless_paused(&mut self, item: Item) -> Option<Item> {
-        let index = match &item {
-            Item::Tick(index) | Item::Report(index) | Item::State(index, ..) | Item::Done(index, ..) => {
-                *index
-            }
-            Item::Open(wire, end) | Item::Deliver(wire, end, _) | Item::Close(wire, end) => {
-                self.wires[*wire as usize].ends[usize::from(*end)].0
-            }
-            Item::Resume(_) => return Some(item),
-        };
+        if matches!(item, Item::Resume(_)) {
+            return Some(item);
+        }
+        let index = self.host_of(&item);
         let node = &mut self.nodes[index as usize];
         match (node.pause, item) {
             (None, item) => return Some(item),

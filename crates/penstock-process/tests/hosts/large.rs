@@ -12,6 +12,9 @@ use crate::world::World;
 /// A job that has to begin within this, in imagined time.
 const BEGIN_MS: u64 = 120_000;
 
+/// How long it may take until every host has a new lease when the leader was lost.
+const RENEWED_MS: u64 = 60_000;
+
 /// What is simulated.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Large {
@@ -25,6 +28,20 @@ pub(crate) struct Large {
     /// Hosts of the rack that is cut off for a third of a lease.
     pub(crate) rack: u32,
     pub(crate) lose_leader: bool,
+}
+
+/// What the loss of a leader cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lost {
+    pub(crate) seed: u64,
+    /// Hosts beside the lost one whose ranks run.
+    pub(crate) running: u32,
+    /// The shortest rest of a lease of any of them.
+    pub(crate) least_ms: u64,
+    /// Until all had a lease of another leader.
+    pub(crate) took_ms: u64,
+    /// Hosts whose ranks ended.
+    pub(crate) ended: usize,
 }
 
 /// A job that begins again for as long as there are hosts.
@@ -45,18 +62,7 @@ impl Large {
     /// Simulates it, and says what it cost.
     pub(crate) fn run(&self) -> Value {
         let began = Instant::now();
-        let mut world = World::founded(self.seed, self.plan());
-        world.quiet = true;
-        while world.running().0 < self.hosts as usize {
-            world.run_until(world.now_ms + 500);
-            assert!(
-                world.now_ms < BEGIN_MS,
-                "{:?} of {} run\n{}",
-                world.running(),
-                self.hosts,
-                world.leader_words()
-            );
-        }
+        let mut world = self.running();
         let (joined_ms, joined_events, joined_wall) = (world.now_ms, world.events, began.elapsed());
         let dead = self.disturb(&mut world);
         let (by_lease, by_order) = (world.ended_by_lease(), world.ended_by_order());
@@ -80,6 +86,64 @@ impl Large {
             "detection_ms": {"least": quantile(0), "median": quantile(50), "most": quantile(100)},
             "ended_by_lease": by_lease, "ended_by_order": by_order, "running": world.running().0,
         })
+    }
+
+    /// A world in which all ranks run.
+    fn running(&self) -> World {
+        let mut world = World::founded(self.seed, self.plan());
+        world.quiet = true;
+        while world.running().0 < self.hosts as usize {
+            world.run_until(world.now_ms + 500);
+            assert!(
+                world.now_ms < BEGIN_MS,
+                "{:?} of {} run\n{}",
+                world.running(),
+                self.hosts,
+                world.leader_words()
+            );
+        }
+        world
+    }
+
+    /// Loses the leader at a random moment, its host killed or cut off from all others, and waits until every other host has a lease of the
+    /// next one: no rank ends for it after that. How many ran to the end, what the shortest rest of a lease was meanwhile, and how long all
+    /// that took.
+    pub(crate) fn lose_leader_once(&self) -> Lost {
+        let mut world = self.running();
+        let wait_ms = world.chance.between(500, 4000);
+        world.run_until(world.now_ms + wait_ms);
+        let leader = world.leader().expect("a leader");
+        let (lost_ms, is_killed) = (world.now_ms, self.seed % 2 == 0);
+        if is_killed {
+            world.kill(leader);
+        } else {
+            world.isolate(leader, 2);
+        }
+        let mut least_ms = self.lease_ms;
+        loop {
+            world.run_until(world.now_ms + 250);
+            let rest_ms = (0..world.nodes.len()).filter(|index| *index != leader).map(|index| {
+                let end_ms = world.nodes[index].host.as_ref().and_then(|host| host.lease_end_ms());
+                end_ms.unwrap_or(0).saturating_sub(world.local_ms(index))
+            });
+            let rest_ms = rest_ms.min().unwrap_or(0);
+            least_ms = least_ms.min(rest_ms);
+            let leads = world.leader().is_some_and(|other| other != leader);
+            // What the lost one gave is older than that: it ends before.
+            let renewed = rest_ms + world.now_ms > lost_ms + self.lease_ms * 102 / 100;
+            if leads && renewed || world.now_ms > lost_ms + RENEWED_MS {
+                break;
+            }
+        }
+        let running =
+            (0..world.nodes.len()).filter(|index| *index != leader && world.nodes[*index].twin.running);
+        Lost {
+            seed: self.seed,
+            running: running.count() as u32,
+            least_ms,
+            took_ms: world.now_ms - lost_ms,
+            ended: world.ended_by_lease() + world.ended_by_order(),
+        }
     }
 
     fn plan(&self) -> Plan {
@@ -149,7 +213,7 @@ impl Large {
 }
 
 /// Processor time of this process so far: what the wall says too, on a machine that does nothing else.
-fn cpu_s() -> f64 {
+pub(crate) fn cpu_s() -> f64 {
     let mut about = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the place is large enough and valid when it is zero.
     let about = unsafe {

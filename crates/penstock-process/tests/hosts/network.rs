@@ -57,6 +57,10 @@ impl Cuts {
             && (self.directions.is_empty() || !self.directions.contains(&(from as u32, to as u32)))
     }
 
+    pub(crate) fn are_none(&self) -> bool {
+        self.directions.is_empty() && self.islands.iter().all(|island| *island == 0)
+    }
+
     pub(crate) fn cut(&mut self, from: usize, to: usize) {
         self.directions.insert((from as u32, to as u32));
     }
@@ -114,8 +118,8 @@ impl World {
         let ends = [here, (target as u32, theirs, self.nodes[target].start)];
         let at = self.now_ms + self.chance.between(1, self.plan.delay_ms.max(1));
         self.wires.push(Wire { ends, broken: false, is_late: false, last: [at; 2], said: Vec::new() });
-        self.nodes[from].links.push((link, wire, 0));
-        self.nodes[target].links.push((theirs, wire, 1));
+        self.nodes[from].add_link(link, wire, 0);
+        self.nodes[target].add_link(theirs, wire, 1);
         self.push(at, Item::Open(wire, 0));
         self.push(at, Item::Open(wire, 1));
         self.repeat(from, target, wire);
@@ -141,7 +145,7 @@ impl World {
         }
     }
 
-    pub(crate) fn send(&mut self, from: usize, link: LinkId, mut message: Message) {
+    pub(crate) fn send(&mut self, from: usize, link: LinkId, mut message: Box<Message>) {
         let Some((number, end)) = self.nodes[from].wire(link) else { return };
         let to = 1 - end;
         let target = match &self.wires[number as usize] {
@@ -166,9 +170,9 @@ impl World {
             if wire.said.len() == REPEATED_MAX {
                 wire.said.remove(0);
             }
-            wire.said.push((to, message.clone()));
+            wire.said.push((to, Message::clone(&message)));
         }
-        self.push(at, Item::Deliver(number, to, Box::new(message)));
+        self.push(at, Item::Deliver(number, to, message));
     }
 
     /// In a large world hosts share one list instead of making the same one of the steps a hundred thousand times.

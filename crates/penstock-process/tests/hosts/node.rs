@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use penstock_process::host::config::{HostConfig, HostStarter};
 use penstock_process::host::{Host, LinkId, Membership};
 use penstock_process::job::Job;
+use penstock_process::lease::host_state::HostState;
 use penstock_process::vote::error::Result as VoteResult;
 use penstock_process::vote::state_keeper::{StateAnswer, StateKeeper, StateTask};
 use penstock_process::vote::storage::{MemoryStorage, VoteStorage};
@@ -70,14 +71,22 @@ pub(crate) enum Pause {
 }
 
 impl Node {
+    /// A link more.
+    pub(crate) fn add_link(&mut self, link: LinkId, wire: u32, end: u8) {
+        let place = self.links.partition_point(|(known, ..)| *known < link);
+        self.links.insert(place, (link, wire, end));
+    }
+
     /// The wire of a link.
     pub(crate) fn wire(&self, link: LinkId) -> Option<(u32, u8)> {
-        self.links.iter().find(|(known, ..)| *known == link).map(|(_, wire, end)| (*wire, *end))
+        let place = self.links.binary_search_by_key(&link, |(known, ..)| *known).ok()?;
+        let (_, wire, end) = self.links[place];
+        Some((wire, end))
     }
 
     /// Forgets a link; its wire.
     pub(crate) fn unlink(&mut self, link: LinkId) -> Option<(u32, u8)> {
-        let place = self.links.iter().position(|(known, ..)| *known == link)?;
+        let place = self.links.binary_search_by_key(&link, |(known, ..)| *known).ok()?;
         let (_, wire, end) = self.links.remove(place);
         Some((wire, end))
     }
@@ -95,25 +104,36 @@ pub(crate) struct Node {
     pub(crate) stalled: bool,
     /// Grows with every start, so that what was meant for an earlier one is dropped.
     pub(crate) start: u32,
+    /// When it is looked at, and when it wants that.
     pub(crate) tick_at: u64,
+    pub(crate) due_at: u64,
     pub(crate) incoming: u64,
     pub(crate) term_seen: u64,
     pub(crate) list_seen: u64,
-    /// Its links: which wire, and which end of it. Few, or many of which the newest are used.
+    /// The newest orders of this start, by term and number.
+    pub(crate) orders_seen: [u64; 2],
+    /// While it leads in a term: the states of all hosts.
+    pub(crate) states_seen: (u64, Vec<HostState>),
+    /// Its links in order: which wire, and which end of it.
     pub(crate) links: Vec<(LinkId, u32, u8)>,
     pub(crate) pause: Option<Pause>,
     /// What happens when the pause is over.
     pub(crate) held: Vec<Item>,
     /// It was paused from outside, so it may believe in a lease that is over; until then.
     pub(crate) slept_until: u64,
+    /// The host rank whose ranks it runs.
+    pub(crate) runs_as: Option<u32>,
+    /// The life that it runs: its number among the hosts of it, and how many it knows of.
+    pub(crate) runs: Option<(u32, (u32, u32))>,
 }
 
 impl Node {
     /// Opens the state directory of the world, as a process that begins.
     pub(crate) fn open_state(&mut self, place: Option<&Path>) {
         self.keeper = place.map(|place| {
-            let directory = StateDirectory::create(place.to_str().expect("text")).expect("opens");
-            std::fs::write(directory.marker(self.config.host.0), "").expect("writes");
+            let directory = StateDirectory::create(place).expect("opens");
+            let mark = place.join("hosts").join(format!("{:016x}", self.config.host.0));
+            std::fs::write(mark, "").expect("writes");
             StateKeeper::new(directory, self.config.host.0, self.config.name.clone())
         });
     }

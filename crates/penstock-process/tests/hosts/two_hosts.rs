@@ -3,13 +3,19 @@
 use std::path::Path;
 
 use crate::chance::Chance;
-use crate::node::Plan;
+use crate::node::{Pause, Plan};
 use crate::world::World;
 use crate::{await_life, for_seeds, plan, running};
 
 /// Small worlds with all kinds of faults.
 const SEEDS: u64 = 60;
 const LEASE_MS: u64 = 6000;
+/// What the directory says to a claim is there by then.
+const CLAIM_MS: u64 = 400;
+/// Until both ends of a link that broke in silence have noticed.
+const SILENT_MS: u64 = 25_000;
+/// How long a host sleeps at most.
+const LONG_MS: u64 = 9000;
 
 fn two(place: &Path, lease_ms: u64) -> Plan {
     Plan { lease_ms, state: Some(place.to_owned()), ..plan(2) }
@@ -114,6 +120,31 @@ fn two_hosts_without_their_state_directory_wait_for_each_other() {
     });
 }
 
+/// A fault that is no loss: a link flaps, messages take long, a host sleeps.
+fn disturb_rarely(world: &mut World, one: usize, rare: &mut Chance) {
+    let for_ms = rare.between(100, LONG_MS);
+    let fault = rare.between(0, 4);
+    world.note(format!("--- rare fault {fault} of h{one}, {for_ms} ms"));
+    match fault {
+        0 => world.break_links(one),
+        1 => world.pause(one, Pause::Processes, for_ms),
+        2 => world.pause(one, Pause::Machine(world.now_ms), for_ms),
+        3 => {
+            let usual_ms = std::mem::replace(&mut world.plan.delay_ms, rare.pick(&[300, 1000, 2500]));
+            world.run_until(world.now_ms + for_ms / 3);
+            world.plan.delay_ms = usual_ms;
+        }
+        _ => {
+            for _ in 0..rare.between(2, 8) {
+                world.isolate(one, 1);
+                world.run_until(world.now_ms + rare.between(20, 700));
+                world.isolate(one, 0);
+                world.run_until(world.now_ms + rare.between(20, 700));
+            }
+        }
+    }
+}
+
 /// Goal: H1, H2, H3. Method: minutes of random faults on two hosts and their directory, then none; in the end both run again.
 #[test]
 fn whatever_happens_to_two_hosts_no_rank_runs_twice_and_in_the_end_both_run() {
@@ -121,10 +152,19 @@ fn whatever_happens_to_two_hosts_no_rank_runs_twice_and_in_the_end_both_run() {
         let mut chance = Chance::new(seed, &[6]);
         let place = tempfile::tempdir().expect("a directory");
         let delay_ms = chance.pick(&[1, 20, 100]);
-        let mut world = running(seed, Plan { delay_ms, ..two(place.path(), LEASE_MS) });
+        // Rarer faults are drawn apart, so that the others of a seed stay what they are.
+        let mut rare = Some(Chance::new(seed, &[40])).filter(|_| seed % 2 == 0);
+        let late = rare.as_mut().map_or(0, |rare| rare.pick(&[0, 30, 80]));
+        let mut world = running(seed, Plan { delay_ms, late, ..two(place.path(), LEASE_MS) });
         let mut members = [0, 1];
         for _ in 0..chance.between(3, 14) {
             world.run_until(world.now_ms + chance.between(10, 7000));
+            if let Some(rare) = &mut rare {
+                if rare.percent(30) {
+                    disturb_rarely(&mut world, members[rare.between(0, 1) as usize], rare);
+                    continue;
+                }
+            }
             let lost = chance.between(0, 1) as usize;
             match chance.between(0, 8) {
                 0 => world.isolate(members[lost], 1),
@@ -137,6 +177,11 @@ fn whatever_happens_to_two_hosts_no_rank_runs_twice_and_in_the_end_both_run() {
                     world.nodes.iter_mut().for_each(|node| node.stalled = false);
                     world.run_until(world.now_ms + chance.between(0, 4000));
                     await_votes(&mut world, members);
+                    if rare.is_some() {
+                        // Who has just claimed the directory, and has not heard yet that it may go on alone, is the only one who may.
+                        world.run_until(world.now_ms + CLAIM_MS);
+                        await_votes(&mut world, members);
+                    }
                     world.kill(members[lost]);
                     world.run_until(world.now_ms + chance.between(0, 9000));
                     let number = if lost == 0 { 0 } else { world.nodes.len() };
@@ -148,7 +193,13 @@ fn whatever_happens_to_two_hosts_no_rank_runs_twice_and_in_the_end_both_run() {
         }
         world.heal();
         world.nodes.iter_mut().for_each(|node| node.stalled = false);
+        if rare.is_some() {
+            // Who sleeps wakes first.
+            world.run_until(world.now_ms + LONG_MS);
+        }
         let before = life(&world);
         await_life(&mut world, 2, before, 180_000);
+        world.run_until(world.now_ms + SILENT_MS);
+        world.check_counts();
     });
 }

@@ -36,6 +36,8 @@ pub(crate) struct World {
     pub(crate) by_address: HashMap<SocketAddr, usize>,
     pub(crate) cuts: Cuts,
     queue: Queue<Item>,
+    /// For the effects of an event.
+    room: Vec<Effect>,
     /// Which host runs the ranks of a host rank.
     pub(crate) runners: Vec<Option<u32>>,
     /// What was seen of decisions, to be compared.
@@ -80,6 +82,7 @@ impl World {
             by_address: HashMap::new(),
             cuts: Cuts::default(),
             queue: Queue::new(),
+            room: Vec::new(),
             runners: vec![None; plan.hosts as usize],
             seen: Seen::default(),
             notes: Vec::new(),
@@ -122,6 +125,13 @@ impl World {
         index
     }
 
+    fn rack_of(&self, number: usize) -> String {
+        match self.plan.rack {
+            0 => String::new(),
+            hosts => format!("r{}", number as u32 / hosts),
+        }
+    }
+
     fn place_host(&mut self, number: usize, node_rank: Option<u32>) -> usize {
         let bytes = (number as u32 + 1).to_be_bytes();
         let address = IpAddr::V4(Ipv4Addr::new(10, bytes[1], bytes[2], bytes[3]));
@@ -131,19 +141,16 @@ impl World {
             drift_ppm: self.chance.between(0, 2 * self.plan.drift_ppm as u64) as i64 - self.plan.drift_ppm,
             stood_ms: 0,
         };
-        let rack = match self.plan.rack {
-            0 => String::new(),
-            hosts => format!("r{}", number as u32 / hosts),
-        };
         let config = HostConfig {
             host: HostId(self.chance.between(1, u64::MAX - 1)),
             name: format!("h{number}"),
             slots: self.plan.ranks,
-            rack,
+            rack: self.rack_of(number),
             address,
             port: PORT,
             endpoint,
             endpoint_name: String::new(),
+            is_displaced: false,
             founder: number == 0,
             nnodes: self.plan.hosts,
             sizes: self.plan.sizes.clone(),
@@ -176,13 +183,18 @@ impl World {
             stalled: false,
             start: 0,
             tick_at: u64::MAX,
+            due_at: 0,
             incoming: 0,
             term_seen: 0,
             list_seen: 0,
+            orders_seen: [0, 0],
+            states_seen: (0, Vec::new()),
             links: Default::default(),
             pause: None,
             held: Vec::new(),
             slept_until: 0,
+            runs_as: None,
+            runs: None,
         };
         let index = self.nodes.len();
         self.nodes.push(node);
@@ -204,6 +216,7 @@ impl World {
             votes: Box::new(move || Ok(disk.clone())),
         };
         node.start += 1;
+        node.orders_seen = [0, 0];
         node.open_state(self.plan.state.as_deref());
         node.host = Some(Host::new(local_ms, given, node.kept.clone()));
         self.push(self.now_ms + 1, Item::Report(index as u32));
@@ -268,11 +281,29 @@ impl World {
         }
     }
 
+    /// Whose it is.
+    pub(crate) fn host_of(&self, item: &Item) -> u32 {
+        match item {
+            Item::Tick(index) | Item::Report(index) | Item::Resume(index) => *index,
+            Item::State(index, ..) | Item::Done(index, ..) => *index,
+            Item::Open(wire, end) | Item::Deliver(wire, end, _) | Item::Close(wire, end) => {
+                self.wires[*wire as usize].ends[usize::from(*end)].0
+            }
+        }
+    }
+
     fn tick(&mut self, index: usize) {
-        if self.nodes[index].tick_at != self.now_ms {
+        let node = &mut self.nodes[index];
+        if node.tick_at != self.now_ms {
             return;
         }
-        self.nodes[index].tick_at = u64::MAX;
+        if node.due_at > self.now_ms {
+            // Something has happened since that put off what it waited for.
+            let due_at = node.due_at;
+            node.tick_at = due_at;
+            return self.push(due_at, Item::Tick(index as u32));
+        }
+        node.tick_at = u64::MAX;
         self.keep_lease(index);
         self.give(index, Event::Tick);
     }
@@ -289,17 +320,20 @@ impl World {
     pub(crate) fn give(&mut self, index: usize, event: Event) {
         let local_ms = self.local_ms(index);
         let Some(host) = self.nodes[index].host.as_mut() else { return };
-        let effects = host.handle(local_ms, event);
-        for effect in effects {
+        let mut effects = host.handle_into(local_ms, event, std::mem::take(&mut self.room));
+        for effect in effects.drain(..) {
             self.carry_out(index, effect);
         }
+        self.room = effects;
         self.check(index);
         let node = &self.nodes[index];
         let Some(host) = &node.host else { return };
         let due_ms = host.due_ms().min(node.twin.lease_due_ms().unwrap_or(u64::MAX)).max(local_ms + 1);
         let at = node.clock.world_ms(due_ms).max(self.now_ms + 1);
+        let node = &mut self.nodes[index];
+        node.due_at = at;
         if at < node.tick_at {
-            self.nodes[index].tick_at = at;
+            node.tick_at = at;
             self.push(at, Item::Tick(index as u32));
         }
     }
@@ -350,7 +384,7 @@ impl World {
                 self.shipped.extend(to.map(|to| (index, to as usize)));
             }
             Effect::Incident(incident) => self.incidents.push((index, incident)),
-            Effect::FinishSources | Effect::Note(_) => {}
+            Effect::FinishSources | Effect::BeginAgain | Effect::Note(_) => {}
         }
     }
 
@@ -363,8 +397,11 @@ impl World {
         }
     }
 
-    /// Somebody on a host asks, or tells.
+    /// Somebody on a host asks, or tells; nobody does while it is paused.
     pub(crate) fn ask(&mut self, index: usize, question: Question) {
+        if self.nodes[index].pause.is_some() {
+            return;
+        }
         self.give(index, Event::Asked(1, question, PATIENCE_MS));
     }
 
@@ -384,6 +421,13 @@ impl World {
         let leads = |index: &usize| self.nodes[*index].host.as_ref().is_some_and(|host| host.leads());
         let term = |index: &usize| self.nodes[*index].host.as_ref().map_or(0, |host| host.membership().term);
         (0..self.nodes.len()).filter(leads).max_by_key(term)
+    }
+
+    /// Whether a leader counts a host now.
+    pub(crate) fn is_heard(&self, leader: usize, index: usize) -> bool {
+        let Some(host) = &self.nodes[leader].host else { return false };
+        let rank = host.membership().list.rank_of(self.nodes[index].config.host);
+        rank.is_some_and(|rank| leader == index || host.summary().hosts.contains(rank))
     }
 
     /// How every host stands.

@@ -60,6 +60,7 @@ fn orders(place: &Path, report: &Report) -> Orders {
         hosts: 3,
         first_ranks: vec![host_rank * RANKS],
         worlds: vec![3 * RANKS],
+        of_one_host: Vec::new(),
         sizes: Vec::new(),
         address: "127.0.0.1".to_owned(),
         interface: None,

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from penstock.cli.job.home import home
 from penstock.cli.output import say
-from penstock.cli.questions.relay import execute_there
 from penstock.errors import RunUnknown
 from penstock.process.job.catalogue import ELSEWHERE, Job, jobs, namesakes
 from penstock.process.job.control import elsewhere
@@ -26,6 +25,9 @@ def job_called(name: str) -> Job:
         more = f" and {len(others) - LISTED} older" if len(others) > LISTED else ""
         say(f"note: {name} is {job.id}, the newest of {len(others) + 1}; others are {listed}{more}")
     if job.phase() == ELSEWHERE:
+        # Here, because most commands are about jobs of this host, and what logs in takes a third of their start.
+        from penstock.cli.questions.relay import execute_there
+
         execute_there(job, name)
     return job
 

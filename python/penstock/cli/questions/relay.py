@@ -48,7 +48,16 @@ def _login(host: str, origin: SshOrigin, words: list[str]) -> int:
     """Run it there; how it ended. On a terminal it has one, too: it asks questions, and shows bars."""
     terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-T"]
     command = shlex.join([origin.python, "-m", "penstock.cli.main", *words])
-    options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={LOGIN_S}", "-o", "LogLevel=ERROR"]
+    options = [
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        "RemoteCommand=none",
+        "-o",
+        f"ConnectTimeout={LOGIN_S}",
+        "-o",
+        "LogLevel=ERROR",
+    ]
     sys.stdout.flush()
     try:
         done = subprocess.run(

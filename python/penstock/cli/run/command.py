@@ -80,6 +80,7 @@ def _launch(spec: JobSpec, words: CommandLine, hosts: "Join | SshHosts | None") 
     check_alerts()
     logs = words.values["log_dir"]
     if hosts is None:
+        spec.fit_hosts(1)
         directory = furnish(home(), spec, logs=None if logs is None else Path(logs), environment=os.environ)
     else:
         from penstock.process.hosts.join import Join

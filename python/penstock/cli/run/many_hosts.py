@@ -26,11 +26,14 @@ from penstock.process.job import units
 from penstock.process.job.launch import agent_path, stem
 from penstock.process.job.local_home import local_home
 from penstock.process.job.spec import JobSpec
+from penstock.store import is_remote, to_path, to_url
 
 LEASE_LEAST_S = 2.0
 LEASE_MOST_S = 86_400.0
 FANOUT_LEAST, FANOUT_MOST = 2, 4096
 GROWTHS = ("restart", "saved")
+#: Stores that make an object only if it does not exist.
+STATE_SCHEMES = ("s3", "gs", "az")
 #: Where an image or a login says which hosts fail together.
 RACK_VARIABLE = "PENSTOCK_RACK"
 
@@ -104,12 +107,6 @@ def host_options(values: Mapping[str, Any]) -> HostOptions:
             f"--grow must be {' or '.join(GROWTHS)}, got {values['grow']}",
             hint="saved asks the ranks to save and restarts them when more hosts are here; restart waits for one",
         )
-    state = values["state"]
-    if state is not None and "://" in state:
-        raise UsageError(
-            f"--state must be a directory, got {state}",
-            hint="one on a file system that all hosts share",
-        )
     return HostOptions(
         lease_s=lease_s,
         host_wait_s=_seconds("--host-wait", values["host_wait"]),
@@ -117,11 +114,25 @@ def host_options(values: Mapping[str, Any]) -> HostOptions:
         grow_saved=values["grow"] == "saved",
         detach_after_s=_seconds("--detach-after", values["detach_after"]),
         fanout=values["fanout"],
-        state=None if state is None else str(Path(state).absolute()),
+        state=None if values["state"] is None else _state(values["state"]),
         interface=values["interface"],
         mixed=values["mixed"],
         rack=values["rack"] or "",
     )
+
+
+def _state(place: str) -> str:
+    """The directory of ``--state``, or the URL of a place on an object store."""
+    url = to_url(place)
+    if not is_remote(url):
+        return str(to_path(url))
+    scheme = url.partition("://")[0]
+    if scheme not in STATE_SCHEMES:
+        raise UsageError(
+            f"--state must be a directory or a URL of {', '.join(STATE_SCHEMES)}, got {place}",
+            hint="a place where an object can be made on condition that it does not exist",
+        )
+    return url
 
 
 def furnish_join(
@@ -130,6 +141,7 @@ def furnish_join(
     """The host directory of this host of a job that others join."""
     agent_path()
     options = host_options(words.values)
+    spec.fit_hosts(join.hosts, elastic=bool(join.sizes))
     check_elastic(spec, join.sizes, options)
     secret = _join_secret(home, join, words, environment)
     for note in join.notes:

@@ -222,7 +222,7 @@ HOSTS = (
     Option(
         ("--state",),
         "text",
-        "A directory that all hosts see: two hosts survive the loss of one, and a second start continues.",
+        "A directory that all hosts see, or s3://…: two hosts survive the loss of one, and a second start continues.",
     ),
     Option(
         ("--interface",), "text", "The network interface between hosts (default: the one that leads there)."

@@ -33,6 +33,7 @@ UNFOLDED_HOSTS = 8
 def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -> int:
     """Start the job on all hosts, and stay until it has ended; detached, until it runs."""
     options = host_options(words.values)
+    spec.fit_hosts(asked.sizes.most, elastic=asked.sizes.is_elastic)
     check_elastic(spec, asked.sizes.sizes, options)
     if asked.slots:
         spec = replace(spec, roles=[replace(role, ranks=asked.slots) for role in spec.roles])

@@ -41,8 +41,8 @@ def own_addresses() -> dict[str, list[str]]:
 
 def is_here(host: str, own: Mapping[str, list[str]], *, nodename: str | None = None) -> bool:
     """Whether a name or address means this host."""
-    me = os.uname().nodename if nodename is None else nodename
-    bare = host.strip("[]")
+    me = (os.uname().nodename if nodename is None else nodename).lower()
+    bare = host.strip("[]").removesuffix(".").lower()
     if bare in _LOCAL_NAMES or bare in (me, me.partition(".")[0]):
         return True
     mine = {address for addresses in own.values() for address in addresses}

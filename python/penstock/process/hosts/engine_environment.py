@@ -16,6 +16,8 @@ from penstock.process.hosts.host_names import expand
 RENTED_HOSTS = "PENSTOCK_ENGINE_HOSTS"
 #: Ports of jobs that nobody gave one: below those that kernels hand out.
 PORT_FIRST, PORTS = 23_000, 6_000
+#: Groups of a heterogeneous job that are looked at; Slurm allows 128.
+GROUPS_MAX = 128
 
 
 @dataclass(frozen=True)
@@ -63,21 +65,16 @@ def _slurm(environment: Mapping[str, str]) -> EngineFacts:
     ends_at = _number(environment, "SLURM_JOB_END_TIME")
     if not step or "SLURM_NODEID" not in environment:
         # The batch script itself, or a shell of salloc: this process is alone, however many hosts were allocated.
-        allocated = _number(environment, "SLURM_JOB_NUM_NODES", "SLURM_NNODES") or 1
-        note = (
-            f"Slurm gave this job {allocated} hosts, and this uses one of them; `srun --ntasks-per-node=1 penstock run …` uses all"
-            if allocated > 1
-            else ""
-        )
-        return EngineFacts(engine="slurm", ends_at=ends_at, note=note)
+        return EngineFacts(engine="slurm", ends_at=ends_at, note=_unused_hosts(environment, 1))
     hosts = _number(environment, "SLURM_STEP_NUM_NODES", "SLURM_NNODES") or 1
     if hosts == 1:
-        return EngineFacts(engine="slurm", hosts=1, ends_at=ends_at)
+        return EngineFacts(engine="slurm", hosts=1, ends_at=ends_at, note=_unused_hosts(environment, 1))
     listed = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
     try:
         names = expand(listed, option="SLURM_STEP_NODELIST")
     except HostsInvalid as problem:
         raise JoinInvalid(reason=f"Slurm's list of hosts cannot be read: {problem}") from problem
+    names = _in_order(names, environment)
     _check_tasks(environment, hosts)
     identity, restart = f"slurm-{job}.{step}", _number(environment, "SLURM_RESTART_COUNT") or 0
     return EngineFacts(
@@ -93,6 +90,41 @@ def _slurm(environment: Mapping[str, str]) -> EngineFacts:
         own_name=environment.get("SLURMD_NODENAME", ""),
         rack=_slurm_rack(environment),
         ends_at=ends_at,
+    )
+
+
+def _groups(environment: Mapping[str, str]) -> list[str]:
+    """The lists of hosts of a heterogeneous job (``salloc -N1 : -N2``), group by group; empty for a usual one."""
+    count = _number(environment, "SLURM_HET_SIZE") or 0
+    lists = [
+        environment.get(f"SLURM_JOB_NODELIST_HET_GROUP_{group}", "")
+        for group in range(min(count, GROUPS_MAX))
+    ]
+    return lists if all(lists) else []
+
+
+def _in_order(names: list[str], environment: Mapping[str, str]) -> list[str]:
+    """The hosts of a step in the order in which Slurm numbers them: those of a heterogeneous job by group, though its list is sorted."""
+    grouped = [name for listed in _groups(environment) for name in expand(listed) if name in names]
+    return grouped if sorted(grouped) == sorted(names) else names
+
+
+def _unused_hosts(environment: Mapping[str, str], used: int) -> str:
+    """A note where a job has more hosts than this command uses."""
+    groups = _groups(environment)
+    allocated = _number(environment, "SLURM_JOB_NUM_NODES", "SLURM_NNODES") or 1
+    option = ""
+    if len(groups) > 1:
+        allocated = sum(len(expand(listed)) for listed in groups)
+        option = f"--het-group=0-{len(groups) - 1} "
+    elif "SLURM_STEP_ID" in environment:
+        # A step of fewer hosts than the job has was asked for.
+        return ""
+    if allocated <= used:
+        return ""
+    return (
+        f"Slurm gave this job {allocated} hosts, and this uses one of them;"
+        f" `srun {option}--ntasks-per-node=1 penstock run …` uses all"
     )
 
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from penstock.errors import StoreError
 from penstock.errors.process import HomeUnwritable, HostTaken, StateUnusable
 from penstock.process.hosts.addresses import is_loopback
 from penstock.process.hosts.shipping.packed_directory import PLACE, SHIPMENT, sweep
@@ -162,6 +163,9 @@ def _enter_state(host: HostFile) -> str | None:
     """Leave a mark in the state directory, by which others know that this host sees it; nothing where it cannot be used and nobody asked."""
     assert host.state is not None
     place = Path(host.state)
+    if "://" in host.state:
+        _enter_store(host.state, host.host)
+        return host.state
     try:
         for folder in STATE_FOLDERS:
             (place / folder).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -171,6 +175,16 @@ def _enter_state(host: HostFile) -> str | None:
             raise StateUnusable(place=place, reason=problem.strerror or str(problem)) from problem
         return None
     return host.state
+
+
+def _enter_store(url: str, host: str) -> None:
+    """The same on an object store, which nobody uses without having asked for it."""
+    from penstock.process.hosts.state_store import enter_state_store
+
+    try:
+        enter_state_store(url, host)
+    except StoreError as problem:
+        raise StateUnusable(place=url, reason=str(problem)) from problem
 
 
 def _publish(job_directory: Path, directory: Path, name: str) -> None:

@@ -4,9 +4,11 @@ Patterns are Slurm's, so a node list of Slurm is read by the same function and `
 the reading of a host file.
 """
 
+import ipaddress
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.errors.process import HostsInvalid
@@ -16,6 +18,10 @@ HOSTS_MAX = 100_000
 SLOTS_MAX = 4096
 FILE_BYTES_MAX = 16 << 20
 _NAME = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+#: An address of IPv6 before the slots of a line; without slots it needs no brackets.
+_BRACKETED = re.compile(r"(?P<name>(?:[^@\s]+@)?\[[0-9A-Fa-f:.]+\])(?::(?P<slots>\w+))?")
+#: What mpirun of one kind or another says of a host beside its slots, and what has no meaning here.
+_UNUSED_FIELDS = ("max_slots", "max-slots", "sockets", "cores", "binding", "ifhn", "maxcpu")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -65,24 +71,43 @@ def read_host_file(path: Path, *, option: str = "--hostfile") -> list[NamedHost]
         raise HostsInvalid(
             option=option, value=str(path), reason=f"cannot be read: {problem.strerror}"
         ) from problem
-    hosts = parse_host_file(content.decode(errors="replace"), source=str(path), option=option)
+    # Editors of another system begin a file with a mark.
+    hosts = parse_host_file(content.decode("utf-8-sig", errors="replace"), source=str(path), option=option)
     _check_once(hosts, option, str(path))
     return hosts
 
 
 def parse_host_file(text: str, *, source: str, option: str = "--hostfile") -> list[NamedHost]:
-    """The lines of such a file."""
+    """The lines of such a file. A host on several lines that say nothing else has as many slots: PBS and LSF write files like that."""
     hosts: list[NamedHost] = []
     for number, line in enumerate(text.splitlines(), start=1):
-        words = line.partition("#")[0].split()
+        words = re.sub(r"\s*=\s*", "=", line.partition("#")[0]).split()
         if not words:
             continue
-        pattern, _, colon_slots = words[0].partition(":")
+        pattern, colon_slots = _pattern_and_slots(words[0])
         slots, rack = _fields(words[1:], colon_slots, f"{source}:{number}", option)
         hosts += [NamedHost(name, slots, rack) for name in expand(pattern, option=option)]
     if not hosts:
         raise HostsInvalid(option=option, value=source, reason="names no host")
-    return hosts
+    return _counted(hosts)
+
+
+def _pattern_and_slots(word: str) -> tuple[str, str]:
+    """``gpu01:8``, ``[fd00::1]:8`` and ``fd00::1``: names, and slots where they are said."""
+    if bracketed := _BRACKETED.fullmatch(word):
+        return bracketed["name"], bracketed["slots"] or ""
+    if _is_ipv6(word.rpartition("@")[2]):
+        return word, ""
+    pattern, _, slots = word.partition(":")
+    return pattern, slots
+
+
+def _counted(hosts: list[NamedHost]) -> list[NamedHost]:
+    """Hosts that are only repeated, each once with the number of its lines as slots."""
+    lines = Counter(hosts)
+    if len(lines) == len(hosts) or any(host.slots for host in hosts):
+        return hosts
+    return [replace(host, slots=count) for host, count in lines.items()]
 
 
 def common_slots(hosts: Sequence[NamedHost], *, option: str = "--hostfile") -> int:
@@ -115,7 +140,7 @@ def _fields(words: Iterable[str], colon_slots: str, where: str, option: str) -> 
             slots = value
         elif key == "rack" and equals:
             rack = value
-        elif key in ("max_slots", "max-slots") and equals:
+        elif key in _UNUSED_FIELDS and equals:
             continue
         else:
             raise HostsInvalid(
@@ -134,7 +159,8 @@ def _fields(words: Iterable[str], colon_slots: str, where: str, option: str) -> 
 def _check_once(hosts: Sequence[NamedHost], option: str, value: str) -> None:
     seen: set[str] = set()
     for host in hosts:
-        bare = host.name.rpartition("@")[2]
+        # Names are the same in letters of any size.
+        bare = host.name.rpartition("@")[2].lower()
         if bare in seen:
             raise HostsInvalid(
                 option=option,
@@ -163,7 +189,11 @@ def _parts(pattern: str, option: str) -> list[str]:
 
 
 def _expanded(part: str, pattern: str, option: str, room: int) -> list[str]:
-    """One name, or those of its brackets; the first bracket varies slowest."""
+    """One name, or those of its brackets; the first bracket varies slowest. A dot at the end says that the name is whole."""
+    user, at, address = part.rpartition("@")
+    if _is_ipv6(bare := address.removeprefix("[").removesuffix("]")):
+        return [f"{user}{at}{bare}"]
+    part = part.removesuffix(".")
     names = [""]
     for text, ranges in re.findall(r"([^\[\]]*)(?:\[([^\]]*)\])?", part):
         endings = [text] if not ranges else [text + number for number in _numbers(ranges, pattern, option)]
@@ -179,6 +209,13 @@ def _expanded(part: str, pattern: str, option: str, room: int) -> list[str]:
                 hint="letters, digits, `.`, `_` and `-`, as in gpu01 or user@gpu01",
             )
     return names
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == 6
+    except ValueError:
+        return False
 
 
 def _numbers(ranges: str, pattern: str, option: str) -> list[str]:

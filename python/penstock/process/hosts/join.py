@@ -177,6 +177,8 @@ def join_of(options: JoinOptions, facts: EngineFacts) -> Join | None:
         return None
     _check_backend(options)
     host, port, at_first = _meeting(options, facts, hosts)
+    # However it is written, hosts come to the same secret; and a name with a dot at its end is in no /etc/hosts.
+    host = host.removesuffix(".").lower()
     node_rank = facts.node_rank if options.node_rank is None else _node_rank(options.node_rank, hosts)
     # An engine counts all hosts that it gave, and those beyond the job's number are in reserve.
     reserve = options.node_rank is None and node_rank is not None and hosts <= node_rank < (facts.hosts or 0)

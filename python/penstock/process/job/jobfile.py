@@ -312,6 +312,7 @@ _ROLE: dict[str, _Reader] = {
     "command": ("command", _File.words),
     "kind": ("kind", _File.text),
     "ranks": ("ranks", _File.ranks),
+    "host": ("host", _File.count),
     "after": ("after", _File.names),
     "environment": ("environment", _File.variables),
     "directory": ("directory", _File.place),

@@ -157,6 +157,8 @@ class Role:
     name: str = "rank"
     kind: str = "gang"
     ranks: int = 1
+    #: The one host that it runs on in a job of many hosts, by its host rank; without one, all of them.
+    host: int | None = None
     #: Roles that come before: tasks and gangs succeeded, services run.
     after: Sequence[str] = ()
     #: What differs from the environment of whoever starts the job, which is not written down.
@@ -194,6 +196,8 @@ class Role:
         self._among("restart", self.policy.restart, RESTARTS)
         self._between("ranks", self.ranks, 1, RANKS_MAX)
         self._between("spares", self.spares, 0, RANKS_MAX)
+        if self.host is not None:
+            self._between("host", self.host, 0, RANKS_MAX)
         if self.stdin is not None:
             self._between("stdin", self.stdin, 0, self.ranks - 1)
         if self.master_port is not None:
@@ -246,6 +250,7 @@ class Role:
             "kind": self.kind,
             "command": list(self.command),
             "ranks": self.ranks,
+            "host": self.host,
             "after": list(self.after),
             "environment": dict(self.environment),
             "directory": None if self.directory is None else str(self.directory),
@@ -292,6 +297,8 @@ class JobSpec:
                 reason=f"{self.name!r} cannot be the name of a job",
                 hint="a letter or digit, then letters, digits, `.`, `_` and `-`, 64 at most",
             )
+        # Hosts are counted by the ranks of the first role, and ranks of many hosts are found by that.
+        object.__setattr__(self, "roles", sorted(self.roles, key=lambda role: role.host is not None))
         if not 1 <= len(self.roles) <= ROLES_MAX:
             raise JobInvalid(field="roles", reason=f"must be 1 to {ROLES_MAX}, got {len(self.roles)}")
         if self.pressure not in PRESSURES:
@@ -305,6 +312,24 @@ class JobSpec:
                 field="segment_bytes", reason=f"is not valid: {problem}", hint=problem.hint
             ) from problem
         self._check_roles()
+
+    def fit_hosts(self, hosts: int, *, elastic: bool = False) -> None:
+        """Raise where a role is bound to a host that the job does not have, or may do without."""
+        for role in self.roles:
+            if role.host is None:
+                continue
+            if role.host >= hosts:
+                last = "host 0 alone" if hosts == 1 else f"hosts 0 to {hosts - 1}"
+                raise JobInvalid(
+                    role=role.name, field="host", reason=f"is {role.host}, and the job has {last}"
+                )
+            if elastic:
+                raise JobInvalid(
+                    role=role.name,
+                    field="host",
+                    reason=f"is {role.host}, and a job of --nnodes MIN:MAX may go on without that host",
+                    hint="give one number of hosts, and --spare-hosts",
+                )
 
     def _check_roles(self) -> None:
         names = [role.name for role in self.roles]

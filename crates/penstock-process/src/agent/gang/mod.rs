@@ -155,6 +155,9 @@ impl Agent {
             Beginning::Executed => (Vec::new(), None),
             Beginning::Later => return Ok(()),
         };
+        if let Some(words) = self.host.begin() {
+            self.say(&words);
+        }
         self.abandon(gang);
         self.forget_pulses(gang);
         let new_groups = if gate.is_none() { self.renew_groups(gang) } else { BTreeSet::new() };

@@ -43,7 +43,10 @@ impl Agent {
         if known.is_none_or(|known| known.incarnation != start.incarnation || known.is_placed) {
             return;
         }
-        let first = self.host.standing.as_ref().filter(|standing| standing.host_rank == 0);
+        let role = &self.job.spec.roles[self.job.plans[start.gang].role];
+        // A role of one host has all of its ranks there.
+        let is_first = |host_rank: u32| role.host.is_some() || host_rank == 0;
+        let first = self.host.standing.as_ref().filter(|standing| is_first(standing.host_rank));
         let address = first.map(|standing| standing.address.clone());
         let kept = match &address {
             Some(address) => self.keep_port(start.gang, address).map(Some),

@@ -11,8 +11,8 @@ use crate::coordinator::decider::{Decider, about};
 use crate::coordinator::history::{Entry, GangHistory};
 use crate::coordinator::verdict::{Action, Failure, Gang, Stop, Verdict};
 use crate::coordinator::view::{GangView, HostFacts, HostLoss, JobView};
-use crate::job::GangPlan;
 use crate::job::policy::{Cause, Scope};
+use crate::job::{GangPlan, LoneRank};
 use crate::tree::summary::merged_stop;
 
 /// How long hosts may take to prepare; who has not by then failed to start.
@@ -219,26 +219,29 @@ impl Decider {
         }
     }
 
-    /// What the hosts of a gang are and have been: all, or the one that a rank has which restarts alone.
+    /// What the hosts of a gang are and have been: all, or the one that it runs on.
     pub(super) fn hosts_of<'v>(&self, gang: usize, view: &'v JobView<'_>) -> Option<Cow<'v, HostFacts>> {
         let hosts = view.hosts.as_ref()?;
-        Some(match self.plans[gang].alone {
-            Some(alone) => Cow::Owned(hosts.of_one(alone.host_rank)),
+        Some(match self.plans[gang].host {
+            Some(host_rank) => Cow::Owned(hosts.of_one(host_rank)),
             None => Cow::Borrowed(hosts),
         })
     }
 
     /// Whether it is known where the ranks of a gang meet, or its own host will say so.
     fn meets(&self, gang: usize, view: &JobView<'_>) -> bool {
-        self.plans[gang].alone.is_none_or(|alone| alone.host_rank == 0 || self.meeting(gang, view).is_some())
+        let first = self.job.roles[self.plans[gang].role].first_host();
+        let known = |alone: LoneRank| alone.host_rank == first || self.meeting(gang, view).is_some();
+        self.plans[gang].alone.is_none_or(known)
     }
 
     /// Where ranks that come and go alone meet: where the first host has kept a port for their role, as it said last.
     fn meeting(&self, gang: usize, view: &JobView<'_>) -> Option<SocketAddr> {
         let role = self.plans[gang].alone.map(|_| self.plans[gang].role)?;
+        let first_host = self.job.roles[role].first_host();
         let first = |peer: &usize| {
             let plan = &self.plans[*peer];
-            plan.role == role && plan.alone.is_some_and(|alone| alone.host_rank == 0)
+            plan.role == role && plan.alone.is_some_and(|alone| alone.host_rank == first_host)
         };
         let peers = || (0..self.plans.len()).filter(first);
         let known = peers().filter_map(|peer| {

@@ -3,13 +3,14 @@
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::pack::{self, Manifest};
 use super::{Carrier, batches, without};
-use crate::host::Event;
 use crate::job::JobDirectory;
 use crate::system::{self, interest};
 
@@ -42,27 +43,6 @@ fn files_links_and_modes_come_out_as_they_were_packed() {
     assert_eq!(fs::read(to.join("none")).unwrap(), b"");
     assert_eq!(fs::metadata(to.join("a")).unwrap().permissions().mode() & 0o777, 0o640);
     assert!(to.join("empty").is_dir());
-}
-
-/// Goal: a coordinator that has nothing to do sleeps. Method: a job that brings nothing along, and one whose copy was there before the thread
-/// began, so that it is over at once: nothing is left that could wake anybody.
-#[test]
-fn who_carries_nothing_or_is_done_wakes_nobody() {
-    let folder = tempfile::tempdir().unwrap();
-    let directory = JobDirectory::open(folder.path()).unwrap();
-    assert!(Carrier::new(&directory, false).unwrap().number() < 0);
-
-    for name in [super::COPY, super::PLACE] {
-        fs::create_dir_all(folder.path().join(name)).unwrap();
-    }
-    fs::write(folder.path().join(super::WHOLE), b"").unwrap();
-    let mut carrier = Carrier::new(&directory, true).unwrap();
-    let mut said = Vec::new();
-    while carrier.number() >= 0 {
-        system::poll(&mut [interest(carrier.number(), libc::POLLIN)], None);
-        said.extend(carrier.take());
-    }
-    assert!(matches!(said[..], [Event::Shipment { is_ready: true, .. }]));
 }
 
 #[test]
@@ -106,4 +86,29 @@ fn ranges_are_asked_for_in_parts_and_forgotten_as_they_come() {
     assert_eq!(sizes, [8 << 20, 8 << 20, 3 << 20]);
     assert_eq!(without(&[(0, 10), (20, 30)], (5, 25)), [(0, 5), (25, 30)]);
     assert_eq!(without(&[(0, 10)], (0, 10)), []);
+}
+
+#[test]
+fn a_carrier_wakes_nobody_while_it_has_nothing_to_say() {
+    let folder = tempfile::tempdir().unwrap();
+    // One has no thread, and the thread of the other ends when the copy is there.
+    for name in ["shipment", "work", "place"] {
+        let path = folder.path().join(name);
+        if name == "shipment" { fs::write(path, b"x").unwrap() } else { fs::create_dir(path).unwrap() }
+    }
+    for ships in [false, true] {
+        let directory = JobDirectory::open(folder.path()).unwrap();
+        let mut carrier = Carrier::new(&directory, ships).unwrap();
+        let mut told = 0;
+        while told < usize::from(ships) {
+            system::poll(&mut [interest(carrier.number(), libc::POLLIN)], None);
+            told += carrier.take().len();
+        }
+        while Arc::strong_count(&carrier._waker) > 1 {
+            std::thread::yield_now();
+        }
+        let mut interests = [interest(carrier.number(), libc::POLLIN)];
+        system::poll(&mut interests, Some(Duration::ZERO));
+        assert_eq!(interests[0].revents, 0, "ships: {ships}");
+    }
 }

@@ -43,8 +43,12 @@ impl<S: VoteStorage> Host<S> {
         if leading.known == list.version {
             return;
         }
-        let ranks = |(role, about): (usize, &Role)| match role {
-            0 => {
+        let ranks = |(role, about): (usize, &Role)| match (role, about.host) {
+            (_, Some(bound)) => {
+                let of_host = |host_rank| if host_rank == bound { about.ranks } else { 0 };
+                (0..list.len()).map(of_host).collect()
+            }
+            (0, None) => {
                 let slots: Vec<u32> = list.hosts.iter().map(|entry| entry.slots).collect();
                 // One number says the same of all.
                 if slots.windows(2).all(|two| two[0] == two[1]) {
@@ -53,7 +57,7 @@ impl<S: VoteStorage> Host<S> {
                     slots
                 }
             }
-            _ => vec![about.ranks],
+            (_, None) => vec![about.ranks],
         };
         leading.known = list.version;
         leading.resting = Arc::new(list.resting.clone());
@@ -69,10 +73,11 @@ impl<S: VoteStorage> Host<S> {
         let slack_ms = grant::slack_ms(self.config.lease_ms);
         let unheard_ms = grant::unheard_ms(self.config.lease_ms);
         let goodbyes = std::mem::take(&mut leading.goodbyes);
-        let ended = std::mem::take(&mut leading.ended);
+        let (ended, doubted) = self.believed(leading, &merged);
         leading.look_ms = self.now_ms + self.heartbeat_ms();
         let told = goodbyes.keys().chain(ended.keys());
         let ranks = self.ranks_to_watch(leading, &merged, told);
+        leading.look_ms = doubted.into_iter().fold(leading.look_ms, u64::min);
         let (own, fanout) = (self.rank, self.config.fanout);
         let heard = |rank: u32| Some(rank) == own || merged.hosts.contains(rank);
         let lenders = self.lost_lenders(leading, &ranks, &merged.hosts);
@@ -133,6 +138,31 @@ impl<S: VoteStorage> Host<S> {
             };
             self.enter_state(leading, rank, state, why);
         }
+    }
+
+    /// Hosts whose processes were seen to end and that are silent, and when those that are not are looked at again. Nobody is believed about
+    /// a host that is heard on: what ended is silent at once, or at the latest when any host would be. Who leads since a moment ago has not
+    /// heard of all hosts yet.
+    fn believed(&mut self, leading: &mut Leading, merged: &Summary) -> (BTreeMap<HostId, String>, Vec<u64>) {
+        let (mut believed, mut doubted) = (BTreeMap::new(), Vec::new());
+        let doubt_ms = 2 * grant::unheard_ms(self.config.lease_ms);
+        for (host, (by, said_ms)) in std::mem::take(&mut leading.ended) {
+            let Some(rank) = self.membership.list.rank_of(host) else { continue };
+            let said_ms = said_ms.max(leading.began_ms);
+            let counted =
+                !merged.hosts.is_cut() || merged.hosts.ranges().last().is_some_and(|last| rank < last.end);
+            let silent = Some(rank) != self.rank && counted && !merged.hosts.contains(rank);
+            let new = self.now_ms < leading.began_ms + doubt_ms;
+            if silent && !new {
+                believed.insert(host, by);
+            } else if self.now_ms < said_ms + doubt_ms {
+                doubted.push(said_ms + doubt_ms);
+                leading.ended.insert(host, (by, said_ms));
+            } else {
+                self.out.push(Effect::Note(format!("{by}: not so, host rank {rank} is heard")));
+            }
+        }
+        (believed, doubted)
     }
 
     /// A host is in another state from now on, which may free its host rank or fill it again.

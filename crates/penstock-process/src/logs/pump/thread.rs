@@ -138,6 +138,8 @@ impl PumpThread {
 
     fn forget(&mut self, name: u64) {
         if let Some(mut source) = self.sources.remove(&name) {
+            // The keeper has a copy, so closing ours would not be enough. Who was not in the set is not waited for anyway.
+            let _ = self.sets[self.routes[source.stream as usize]].remove(&source.pipe);
             let at = source.kept.log.lock().map_or(0, |log| log.log(source.stream).at());
             let console = &mut self.consoles[self.routes[source.stream as usize]];
             console.finish(&mut source.voice, at, Instant::now());

@@ -50,6 +50,9 @@ impl Summary {
         let mut gangs = vec![GangSummary::default(); job.roles.len()];
         let mut alone: BTreeMap<usize, BTreeMap<u32, GangSummary>> = BTreeMap::new();
         for (gang, plan) in job.gangs().into_iter().enumerate() {
+            if !job.roles[plan.role].runs_on(place.host_rank) {
+                continue;
+            }
             let about = report.gangs.get(gang).unwrap_or(&nothing);
             let (role, first) = (plan.role, plan.ranks.start);
             let part = Part { job, place, gang, plan, about, now_ms: report.now_ms };

@@ -1,22 +1,23 @@
 """A working directory as one file, to be sent to all hosts of a job: what is in it is found out, and refused, before anything is started.
 
-With git these are its files and those that are neither tracked nor ignored; without git all. The file begins with the length of a manifest,
-then the manifest as JSON, then all contents (``crates/penstock-process/src/host/carrier/pack.rs`` reads it). Each content has its digest, so a
-host asks only for what it does not have from an earlier job.
+Which files these are says ``shipped_paths``. The file begins with the length of a manifest, then the manifest as JSON, then all contents
+(``crates/penstock-process/src/host/carrier/pack.rs`` reads it). Each content has its digest, so a host asks only for what it does not have from
+an earlier job.
 """
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
 import stat
 import struct
-import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from penstock.errors.process import DirectoryUnshippable
+from penstock.process.hosts.shipping.shipped_paths import listed_paths
 from penstock.process.job.catalogue import FINAL, Job
 
 #: All contents together, and all entries.
@@ -26,7 +27,8 @@ ENTRIES_MAX = 100_000
 KEPT_BYTES_MAX = 1 << 30
 #: In the directory of a host: what was sent, the copy, and a link to where ranks run in it.
 SHIPMENT, COPY, PLACE = "shipment", "work", "place"
-_GIT_S = 60.0
+#: As hosts read it (``MANIFEST_BYTES_MAX`` of ``carrier/pack.rs``).
+MANIFEST_BYTES_MAX = 32 << 20
 _PIECE_BYTES = 1 << 20
 _NAMED_MAX = 8
 
@@ -77,6 +79,9 @@ def pack(directory: Path, to: Path, *, place: str = "") -> Packed:
             problems.append(f"{entry['path']} cannot be read ({problem.strerror or problem})")
     _refuse(directory, problems)
     manifest = json.dumps({"place": place, "entries": entries}, separators=(",", ":")).encode()
+    if len(manifest) > MANIFEST_BYTES_MAX:
+        why = f"the names of its {len(entries):,} files have {len(manifest) >> 20} MiB, {MANIFEST_BYTES_MAX >> 20} at most"
+        raise DirectoryUnshippable(directory=directory, problems=[why])
     number = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(number, "wb") as target:
@@ -115,13 +120,21 @@ def _entries(directory: Path) -> list[dict[str, Any]]:
             directory=directory, problems=["it is not a directory, or it may not be read"]
         )
     root = directory.resolve()
+    # Counted before anything is looked at: whoever names a directory of a million files hears of it at once.
+    paths = list(itertools.islice(listed_paths(root), ENTRIES_MAX + 1))
+    if len(paths) > ENTRIES_MAX:
+        hint = "ship the part that ranks need, or ignore the rest (.gitignore)"
+        why = f"it has more than {ENTRIES_MAX:,} files"
+        raise DirectoryUnshippable(directory=directory, problems=[why], hint=hint)
+    if not paths and os.listdir(root):
+        why, hint = (
+            "nothing of it is sent: git ignores all of it",
+            "ship a directory that git does not ignore",
+        )
+        raise DirectoryUnshippable(directory=directory, problems=[why], hint=hint)
     entries: list[dict[str, Any]] = []
     problems: list[str] = []
-    for path in _paths(root):
-        if len(entries) >= ENTRIES_MAX:
-            hint = "ship the part that ranks need, or ignore the rest (.gitignore)"
-            why = f"it has more than {ENTRIES_MAX:,} files"
-            raise DirectoryUnshippable(directory=directory, problems=[why], hint=hint)
+    for path in paths:
         try:
             entry = _entry(root, path)
         except UnicodeEncodeError:
@@ -142,44 +155,6 @@ def _refuse(directory: Path, problems: list[str]) -> None:
         raise DirectoryUnshippable(directory=directory, problems=problems[:_NAMED_MAX] + more)
 
 
-def _paths(root: Path) -> Iterable[str]:
-    """Files, links and empty directories, as paths below the directory."""
-    of_git = _of_git(root)
-    return _walk(root) if of_git is None else of_git
-
-
-def _of_git(root: Path) -> list[str] | None:
-    """What git knows and does not ignore; nothing where there is no git or no repository."""
-    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=_GIT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if done.returncode != 0:
-        return None
-    # A file may be in conflict, and then it is named three times; one may be gone from the directory, and then it is not there.
-    names = dict.fromkeys(os.fsdecode(name) for name in done.stdout.split(b"\0") if name)
-    return [name for name in names if os.path.lexists(root / name)]
-
-
-def _walk(root: Path) -> Iterator[str]:
-    def fail(problem: OSError) -> None:
-        raise DirectoryUnshippable(
-            directory=root, problems=[f"{problem.filename} cannot be read ({problem.strerror})"]
-        )
-
-    for folder, directories, files in os.walk(root, onerror=fail):
-        inside = os.path.relpath(folder, root)
-        for name in files:
-            yield os.path.normpath(os.path.join(inside, name))
-        for name in list(directories):
-            if os.path.islink(os.path.join(folder, name)):
-                directories.remove(name)
-                yield os.path.normpath(os.path.join(inside, name))
-        if not files and not directories and inside != ".":
-            yield inside
-
-
 def _entry(root: Path, path: str) -> dict[str, Any] | None:
     """One line of the manifest; an error of value for what cannot be sent."""
     path.encode()
@@ -191,8 +166,6 @@ def _entry(root: Path, path: str) -> dict[str, Any] | None:
             raise ValueError(f"is a link that leads out, to {link}")
         return {"path": path, "link": link}
     if stat.S_ISDIR(status.st_mode):
-        if (root / path / ".git").exists():
-            raise ValueError("is a repository of its own, whose files git does not name here")
         return {"path": path, "is_directory": True, "mode": stat.S_IMODE(status.st_mode)}
     if not stat.S_ISREG(status.st_mode):
         raise ValueError("is neither a file nor a directory nor a link")

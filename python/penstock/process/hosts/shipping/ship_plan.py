@@ -9,6 +9,7 @@ from pathlib import Path
 from penstock.errors.process import DirectoryUnshippable, HostsMissing
 from penstock.errors.root import UsageError
 from penstock.process.hosts.shipping.packed_directory import Packed, pack
+from penstock.process.hosts.ssh.ssh_login import SSH
 from penstock.process.job.spec import JobSpec
 
 #: A packed directory may take so long to the first host.
@@ -52,7 +53,7 @@ class ShipPlan:
 def upload(host: str, packed: Packed) -> str:
     """Bring a packed directory to the first host by ssh; where it is there."""
     script = _RECEIVE.format(name=f"{packed.digest[:16]}-{os.urandom(4).hex()}")
-    command = ["ssh", "-T", "-o", "BatchMode=yes", host, f"exec sh -c {shlex.quote(script)}"]
+    command = [*SSH, host, f"exec sh -c {shlex.quote(script)}"]
     try:
         with packed.path.open("rb") as file:
             done = subprocess.run(command, stdin=file, capture_output=True, timeout=UPLOAD_S, check=False)

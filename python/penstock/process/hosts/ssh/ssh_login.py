@@ -21,6 +21,8 @@ WORDS_MAX = 20
 NOISE_BYTES_MAX = 1 << 20
 #: What ssh exits with when the trouble is its own.
 SSH_TROUBLE = 255
+#: A login that asks nobody, has no terminal, and runs what we say whatever the configuration would run instead.
+SSH = ("ssh", "-T", "-o", "BatchMode=yes", "-o", "RemoteCommand=none")
 
 #: On one line, because csh and its kin end a quoted word where the line ends; and `!` stands before spaces only, where they leave it alone.
 _PROGRAM = " ".join(
@@ -192,7 +194,7 @@ class Login:
         self._shipment = shipment
         # A session of its own: Ctrl-C is for the job, which ends in order.
         self.process = subprocess.Popen(
-            ["ssh", "-T", "-o", "BatchMode=yes", host, f"exec sh -c {shlex.quote(shipment.program)}"],
+            [*SSH, host, f"exec sh -c {shlex.quote(shipment.program)}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -191,7 +191,7 @@ impl World {
         for (host_rank, host) in (0..).zip(&mut self.hosts).filter(|(_, host)| host.heard) {
             for order in &orders.gangs {
                 let plan = &plans[order.gang];
-                if plan.alone.is_some_and(|alone| alone.host_rank != host_rank) {
+                if plan.host.is_some_and(|bound| bound != host_rank) {
                     continue;
                 }
                 let own = |known: &GangPlan| known.role == plan.role && known.ranks == plan.ranks;
