@@ -73,10 +73,10 @@ def test_names_with_several_numbers_fold_to_the_same_set_as_nodeset_reads() -> N
 def test_equal_outputs_are_shown_in_the_blocks_of_clubak(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Method: 60 random answers of up to 40 hosts, of up to five different outputs; clubak gets the same lines as `clush` writes them."""
+    """Method: 20 random answers of up to 40 hosts, of up to five different outputs; clubak gets the same lines as `clush` writes them."""
     chance = random.Random(23)
     outputs = ["one line", "two\nlines", "a\n\nb", "  indented\tand wide", "ümlaut · 1"]
-    for _ in range(60):
+    for _ in range(20):
         names = [f"gpu{number:02d}" for number in sorted(chance.sample(range(60), chance.randrange(1, 40)))]
         said = {name: chance.choice(outputs) for name in names}
         rows = {rank: HostRow(rank, name, "here", 1) for rank, name in enumerate(names)}

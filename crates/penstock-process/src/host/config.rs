@@ -188,3 +188,20 @@ impl HostConfig {
         }
     }
 }
+
+/// Equal for jobs that run the same.
+pub(super) fn job_digest(job: &crate::job::Job) -> String {
+    let mut roles = serde_json::to_value(&job.roles).unwrap_or_default();
+    for role in roles.as_array_mut().into_iter().flatten() {
+        // What may differ between hosts: how many workers fit, and what each has warm.
+        for name in ["ranks", "zygote", "zygote_why", "directory", "environment", "hidden"] {
+            role.as_object_mut().map(|role| role.remove(name));
+        }
+        // A Python may lie elsewhere; what it runs must not.
+        if let Some(word) = role["command"].get_mut(0) {
+            *word = serde_json::Value::Null;
+        }
+    }
+    let text = if job.ships { format!("{roles} with its directory") } else { roles.to_string() };
+    format!("{:08x}", crc32fast::hash(text.as_bytes()))
+}

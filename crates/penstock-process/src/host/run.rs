@@ -100,7 +100,7 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
     };
     let port = network.address().port();
     let votes: PathBuf = directory.file("votes");
-    let digest = digest(&job);
+    let digest = config::job_digest(&job);
     let tasks = Tasks::new(directory, &job, config.open)?;
     let keeper = config.state_directory(&job, MARK, tasks.processes());
     let keeper = keeper.map(|directory| StateKeeper::new(directory, config.host.0, config.name.clone()));
@@ -466,23 +466,6 @@ fn last_line(text: &[u8]) -> u64 {
     let lines = text.split(|byte| *byte == b'\n').rev();
     let numbers = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok()?["line"].as_u64());
     numbers.max().unwrap_or(0)
-}
-
-/// Equal for jobs that run the same.
-fn digest(job: &Job) -> String {
-    let mut roles = serde_json::to_value(&job.roles).unwrap_or_default();
-    for role in roles.as_array_mut().into_iter().flatten() {
-        // What may differ between hosts: how many workers fit, and what each has warm.
-        for name in ["ranks", "zygote", "zygote_why", "directory", "environment", "hidden"] {
-            role.as_object_mut().map(|role| role.remove(name));
-        }
-        // A Python may lie elsewhere; what it runs must not.
-        if let Some(word) = role["command"].get_mut(0) {
-            *word = Value::Null;
-        }
-    }
-    let text = if job.ships { format!("{roles} with its directory") } else { roles.to_string() };
-    format!("{:08x}", crc32fast::hash(text.as_bytes()))
 }
 
 impl From<crate::vote::error::VoteError> for ProcessError {
