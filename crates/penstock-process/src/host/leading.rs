@@ -236,11 +236,8 @@ impl<S: VoteStorage> Host<S> {
         let list = Arc::clone(&self.membership.list);
         // Whatever the leader before gave ends by then; those who are not heard till then are expired.
         let expires_ms = self.now_ms + self.config.lease_ms + grant::slack_ms(self.config.lease_ms);
-        // What the journal says became of a host that is lost stays true whoever leads (H8): a host with processes that cannot be killed is
-        // waited for longer than others.
-        let lost = |rank: u32| voter.lost.get(&rank).copied().unwrap_or(HostState::Expired);
         let track = |rank: u32| Track {
-            state: if list.vacant.contains(&rank) { lost(rank) } else { HostState::Here },
+            state: voter.state_of(&list, rank),
             since_ms: self.now_ms,
             covered: true,
             lost_ms: self.now_ms,

@@ -138,9 +138,19 @@ pub struct Voter<S: VoteStorage> {
     /// The version of the host list after them; nothing before the first change.
     version: Option<u64>,
     /// What became of hosts that were lost and not replaced, by host rank.
-    pub(super) lost: BTreeMap<u32, HostState>,
+    lost: BTreeMap<u32, HostState>,
     /// It could not write when it was looked at last.
     was_silent: bool,
+}
+
+impl<S: VoteStorage> Voter<S> {
+    /// Where a host is as the journal says. That stays true whoever leads (H8): one with processes that cannot be killed is waited for longer.
+    pub(super) fn state_of(&self, list: &HostList, rank: u32) -> HostState {
+        match self.lost.get(&rank) {
+            _ if !list.vacant.contains(&rank) => HostState::Here,
+            lost => lost.copied().unwrap_or(HostState::Expired),
+        }
+    }
 }
 
 impl<S: VoteStorage> Host<S> {

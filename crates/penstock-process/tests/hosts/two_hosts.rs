@@ -10,8 +10,9 @@ use crate::{await_life, for_seeds, plan, running};
 /// Small worlds with all kinds of faults.
 const SEEDS: u64 = 60;
 const LEASE_MS: u64 = 6000;
-/// What the directory says to a claim is there by then.
+/// What the directory says to a claim is there by then; and where messages may take seconds.
 const CLAIM_MS: u64 = 400;
+const SLOW_CLAIM_MS: u64 = 8000;
 /// Until both ends of a link that broke in silence have noticed.
 const SILENT_MS: u64 = 25_000;
 /// How long a host sleeps at most.
@@ -177,11 +178,9 @@ fn whatever_happens_to_two_hosts_no_rank_runs_twice_and_in_the_end_both_run() {
                     world.nodes.iter_mut().for_each(|node| node.stalled = false);
                     world.run_until(world.now_ms + chance.between(0, 4000));
                     await_votes(&mut world, members);
-                    if rare.is_some() {
-                        // Who has just claimed the directory, and has not heard yet that it may go on alone, is the only one who may.
-                        world.run_until(world.now_ms + CLAIM_MS);
-                        await_votes(&mut world, members);
-                    }
+                    // Who has just claimed the directory, and has not heard yet that it may go on alone, is the only one who may.
+                    world.run_until(world.now_ms + if rare.is_some() { SLOW_CLAIM_MS } else { CLAIM_MS });
+                    await_votes(&mut world, members);
                     world.kill(members[lost]);
                     world.run_until(world.now_ms + chance.between(0, 9000));
                     let number = if lost == 0 { 0 } else { world.nodes.len() };

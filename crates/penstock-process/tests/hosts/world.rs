@@ -135,7 +135,6 @@ impl World {
     fn place_host(&mut self, number: usize, node_rank: Option<u32>) -> usize {
         let bytes = (number as u32 + 1).to_be_bytes();
         let address = IpAddr::V4(Ipv4Addr::new(10, bytes[1], bytes[2], bytes[3]));
-        let endpoint = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), PORT);
         let clock = HostClock {
             ahead_ms: self.chance.between(1_000, 3_000_000_000),
             drift_ppm: self.chance.between(0, 2 * self.plan.drift_ppm as u64) as i64 - self.plan.drift_ppm,
@@ -148,7 +147,7 @@ impl World {
             rack: self.rack_of(number),
             address,
             port: PORT,
-            endpoint,
+            endpoint: SocketAddr::from(([10, 0, 0, 1], PORT)),
             endpoint_name: String::new(),
             is_displaced: false,
             founder: number == 0,

@@ -80,8 +80,7 @@ impl<S: VoteStorage> Host<S> {
         let goodbyes = std::mem::take(&mut leading.goodbyes);
         let (ended, doubted) = self.believed(leading, &merged);
         leading.look_ms = self.now_ms + self.heartbeat_ms();
-        let told = goodbyes.keys().chain(ended.keys());
-        let ranks = self.ranks_to_watch(leading, &merged, told);
+        let ranks = self.ranks_to_watch(leading, &merged, goodbyes.keys().chain(ended.keys()));
         leading.look_ms = doubted.into_iter().fold(leading.look_ms, u64::min);
         let (own, fanout) = (self.rank, self.config.fanout);
         let heard = |rank: u32| Some(rank) == own || merged.hosts.contains(rank);
