@@ -289,16 +289,20 @@ impl<S: VoteStorage> Host<S> {
         }
         self.follow_term(term, Some(self.me.id));
         self.leading = Some(Box::new(leading));
-        // Those who will stand below have another parent, and may not know it.
-        if let Some(rank) = self.rank {
-            let below: Vec<HostId> = children(rank, rank, list.len(), self.config.fanout)
-                .filter_map(|rank| list.host(rank))
-                .map(|entry| entry.id)
-                .collect();
-            for host in below {
-                if self.reach(host) {
-                    self.tell_term(host);
-                }
+        self.tell_hosts_below();
+    }
+
+    /// Those who will stand below have another parent, and may not know it.
+    fn tell_hosts_below(&mut self) {
+        let list = Arc::clone(&self.membership.list);
+        let Some(rank) = self.rank else { return };
+        let below: Vec<HostId> = children(rank, rank, list.len(), self.config.fanout)
+            .filter_map(|rank| list.host(rank))
+            .map(|entry| entry.id)
+            .collect();
+        for host in below {
+            if self.reach(host) {
+                self.tell_term(host);
             }
         }
     }

@@ -75,8 +75,8 @@ impl<S: VoteStorage> Host<S> {
         let list = Arc::clone(&self.membership.list);
         let merged = Arc::clone(&self.below.merged);
         let end_ms = self.lease_end_ms.unwrap_or(self.now_ms);
-        let slack_ms = grant::slack_ms(self.config.lease_ms);
-        let unheard_ms = grant::unheard_ms(self.config.lease_ms);
+        let lease_ms = self.config.lease_ms;
+        let (slack_ms, unheard_ms) = (grant::slack_ms(lease_ms), grant::unheard_ms(lease_ms));
         let goodbyes = std::mem::take(&mut leading.goodbyes);
         let (ended, doubted) = self.believed(leading, &merged);
         leading.look_ms = self.now_ms + self.heartbeat_ms();
@@ -86,10 +86,9 @@ impl<S: VoteStorage> Host<S> {
         let heard = |rank: u32| Some(rank) == own || merged.hosts.contains(rank);
         let lenders = self.lost_lenders(leading, &ranks, &merged.hosts);
         let lends_to_all = !lenders.is_disjoint(&self.lenders_to_all());
-        let above = |rank: u32| ancestors(rank, own.unwrap_or(0), fanout);
-        let lent = |rank: u32| {
-            lends_to_all || (!lenders.is_empty() && above(rank).any(|host| lenders.contains(&host)))
-        };
+        let mut above =
+            |rank: u32| ancestors(rank, own.unwrap_or(0), fanout).any(|host| lenders.contains(&host));
+        let lent = |rank: u32| lends_to_all || (!lenders.is_empty() && above(rank));
         let lag_ms = self.lender_lag_ms();
         for rank in ranks {
             let Some(track) = leading.tracks.get_mut(rank as usize) else { continue };
