@@ -265,7 +265,7 @@ def _node_of_one_rank(cluster: KubernetesCluster, allocation: str, but: int | No
     ("options", "words"),
     [
         (("--nnodes", "2", "--with", "namespace=nowhere"), 'namespaces "nowhere" not found'),
-        (("--nnodes", "2", "--with", "colour=red"), "no option for Kubernetes"),
+        (("--nnodes", "2", "--with", "colour=red"), "must name an option for Kubernetes"),
         (("--nnodes", "2", "--with", "context=nowhere"), "nowhere"),
         (("--nnodes", "2", "--with", "grace=soon"), "--with grace must be seconds"),
     ],

@@ -10,7 +10,13 @@ from penstock.errors import UsageError
 from penstock.process.engines.allocation import EngineOption, HostRequest
 from penstock.process.engines.kubernetes.allocator import read_template
 from penstock.process.engines.kubernetes.manifest import PodStart, manifest, pod_stem, text, wishes
-from penstock.process.engines.kubernetes.pod_state import JobState, PodState, end_code, newest, pod_state
+from penstock.process.engines.kubernetes.pod_state import (
+    IndexedJobState,
+    PodState,
+    end_code,
+    newest,
+    pod_state,
+)
 from penstock.process.hosts.engine_environment import engine_facts
 
 START = PodStart(["penstock", "run", "--nnodes", "4", "train.py"], {"PENSTOCK_HOME": "/tmp/home"}, "5e" * 32)
@@ -107,7 +113,7 @@ def test_names_are_as_kubernetes_allows_them(given: str, stem: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([EngineOption("colour", "red")], "no option for Kubernetes"),
+        ([EngineOption("colour", "red")], "must name an option for Kubernetes"),
         ([EngineOption("image", None)], "needs a value"),
         ([EngineOption("grace", "soon")], "must be seconds"),
     ],
@@ -201,18 +207,18 @@ def _ended(number: int, code: int | None, *, doubtful: bool = False) -> PodState
 @pytest.mark.parametrize(
     ("job", "pods", "code"),
     [
-        (JobState(), [_ended(0, None), _ended(1, 0)], 0),
-        (JobState(), [_ended(0, 7), _ended(1, None)], None),
-        (JobState(), [_ended(0, 7), _ended(1, 143)], 7),
-        (JobState(end="Failed"), [_ended(0, 137)], 137),
-        (JobState(end="Failed"), [], 1),
-        (JobState(end="Complete"), [], 0),
-        (JobState(), [], None),
-        (JobState(), [_ended(0, 137), _ended(0, None), _ended(1, 7)], None),
+        (IndexedJobState(), [_ended(0, None), _ended(1, 0)], 0),
+        (IndexedJobState(), [_ended(0, 7), _ended(1, None)], None),
+        (IndexedJobState(), [_ended(0, 7), _ended(1, 143)], 7),
+        (IndexedJobState(end="Failed"), [_ended(0, 137)], 137),
+        (IndexedJobState(end="Failed"), [], 1),
+        (IndexedJobState(end="Complete"), [], 0),
+        (IndexedJobState(), [], None),
+        (IndexedJobState(), [_ended(0, 137), _ended(0, None), _ended(1, 7)], None),
     ],
 )
 def test_the_code_of_a_job_is_that_of_its_hosts(
-    job: JobState, pods: list[PodState], code: int | None
+    job: IndexedJobState, pods: list[PodState], code: int | None
 ) -> None:
     """Goal: one success speaks for all, a host made anew keeps the job alive, a code of the program beats that of a kill."""
     assert end_code(job, pods) == code

@@ -165,7 +165,7 @@ class ForegroundJob:
 
 
 def _is_over_time(words: str) -> bool:
-    """``TIMEOUT`` of Slurm, ``DeadlineExceeded`` of Kubernetes."""
+    """What Slurm and Kubernetes call a time limit."""
     return "TIMEOUT" in words or "DeadlineExceeded" in words
 
 

@@ -14,7 +14,7 @@ from typing import Self
 
 from penstock.errors.engines import EngineError
 from penstock.process.engines import allocation_directory as files
-from penstock.process.engines.catalogue import allocator_of
+from penstock.process.engines.allocators import allocator_of
 
 DONE = b"done"
 #: A controller that does not answer is asked again, with growing waits, for about an hour.

@@ -5,7 +5,7 @@ from pathlib import Path
 from penstock.errors.process import JobElsewhere
 from penstock.process.engines import allocation_directory as files
 from penstock.process.engines.allocation import Allocation
-from penstock.process.engines.catalogue import allocator_of
+from penstock.process.engines.allocators import allocator_of
 
 
 def reach_of(job_directory: Path) -> list[str]:

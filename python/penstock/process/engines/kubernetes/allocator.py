@@ -22,7 +22,7 @@ from penstock.process.engines.kubernetes.manifest import (
 )
 from penstock.process.engines.kubernetes.pod_output import PodOutput
 from penstock.process.engines.kubernetes.pod_state import (
-    JobState,
+    IndexedJobState,
     PodState,
     end_code,
     job_state,
@@ -43,7 +43,7 @@ class KubernetesAllocator:
     def __init__(self, place: Kubectl) -> None:
         self.place = place
         self.pods: Sequence[PodState] = ()
-        self.job = JobState()
+        self.job = IndexedJobState()
         self._replaced: set[str] = set()
         self._pods_asked, self._all_ran = 0, False
 
@@ -97,12 +97,12 @@ class KubernetesAllocator:
     def look(self, allocation: Allocation) -> Standing:
         """The job and its pods; one request."""
         try:
-            found = self.place.document("get", "jobs,pods", "-l", f"{LABEL}={allocation.name}")
+            answer = self.place.document("get", "jobs,pods", "-l", f"{LABEL}={allocation.name}")
         except EngineSilent as problem:
             return Standing("silent", words=problem.reason)
         except EngineRefused as problem:
             return Standing("silent", words=problem.words)
-        items = found.get("items") or []
+        items = answer.get("items") or []
         jobs = [item for item in items if item.get("kind") == "Job"]
         self.pods = [pod_state(item) for item in items if item.get("kind") == "Pod"]
         if not jobs:
@@ -232,12 +232,12 @@ def read_template(path: Path) -> Mapping[str, Any]:
         words = path.read_text()
     except OSError as problem:
         raise UsageError(f"--with template={path} cannot be read: {problem.strerror}") from problem
-    found = _parsed(path, words)
-    if isinstance(found, dict) and isinstance(found.get("template"), dict):
-        found = found["template"]
-    if not isinstance(found, dict) or not isinstance(found.get("spec"), dict):
+    pod = _parsed(path, words)
+    if isinstance(pod, dict) and isinstance(pod.get("template"), dict):
+        pod = pod["template"]
+    if not isinstance(pod, dict) or not isinstance(pod.get("spec"), dict):
         raise UsageError(f"--with template={path} must be a pod with a `spec`")
-    return found
+    return pod
 
 
 def _parsed(path: Path, words: str) -> Any:
@@ -249,10 +249,12 @@ def _parsed(path: Path, words: str) -> Any:
         import yaml
     except ImportError:
         raise UsageError(
-            f"--with template={path} is no JSON, and YAML needs PyYAML",
+            f"--with template={path} must be JSON, because PyYAML is not installed",
             hint=f"{Path(sys.executable).name} -m pip install pyyaml",
         ) from None
     try:
         return yaml.safe_load(words)
     except yaml.YAMLError as problem:
-        raise UsageError(f"--with template={path} is no YAML: {problem}") from problem
+        raise UsageError(
+            f"--with template={path} must be a pod as JSON or YAML, got what YAML refuses: {problem}"
+        ) from problem

@@ -40,13 +40,13 @@ class Kubectl(NamedTuple):
         where += [*(["--namespace", self.namespace] if self.namespace else [])]
         return ["kubectl", *where, *([f"--request-timeout={REQUEST_S}s"] if limited else []), *words]
 
-    def said(self, *words: str, given: str | None = None) -> str:
+    def said(self, *words: str, text: str | None = None) -> str:
         """Its answer. Raises what went wrong in the cluster's own words."""
         try:
             done = subprocess.run(
                 self.command(*words),
-                input=given,
-                stdin=subprocess.DEVNULL if given is None else None,
+                input=text,
+                stdin=subprocess.DEVNULL if text is None else None,
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -64,19 +64,19 @@ class Kubectl(NamedTuple):
             raise EngineSilent(engine=TITLE, reason=f"kubectl did not answer in {PATIENCE_S:g} s") from None
         if done.returncode == 0:
             return done.stdout
-        told = _told(done.stderr or done.stdout)
-        if any(words.lower() in told.lower() for words in _SILENT):
-            raise EngineSilent(engine=TITLE, reason=told)
-        raise EngineRefused(engine=TITLE, words=told, hint=_hint(told))
+        problem = _told(done.stderr or done.stdout)
+        if any(words.lower() in problem.lower() for words in _SILENT):
+            raise EngineSilent(engine=TITLE, reason=problem)
+        raise EngineRefused(engine=TITLE, words=problem, hint=_hint(problem))
 
     def document(self, *words: str) -> dict[str, Any]:
         """Its answer as JSON."""
         said = self.said(*words, "-o", "json")
         try:
-            found = json.loads(said)
+            answer = json.loads(said)
         except ValueError:
             raise EngineRefused(engine=TITLE, words=f"kubectl gave no JSON: {said[:200]!r}") from None
-        return found if isinstance(found, dict) else {}
+        return answer if isinstance(answer, dict) else {}
 
     def server_version(self) -> tuple[int, int]:
         """Of the control plane."""
@@ -86,7 +86,7 @@ class Kubectl(NamedTuple):
 
     def create(self, document: str, *options: str) -> None:
         """Make what a text describes."""
-        self.said("create", "-f", "-", *options, given=document)
+        self.said("create", "-f", "-", *options, text=document)
 
     def remove(self, kind: str, name: str, *options: str) -> bool:
         """Delete it; whether it was there."""

@@ -68,12 +68,12 @@ def pod_stem(text: str) -> str:
 
 def wishes(options: Sequence[EngineOption]) -> Wishes:
     """What ``--with`` says; what is not known is refused by name."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for option in options:
         if option.name not in OPTIONS:
             known = ", ".join(name for name in OPTIONS if name != "queue")
             raise UsageError(
-                f"--with {option.name} is no option for Kubernetes",
+                f"--with must name an option for Kubernetes, got {option.name}",
                 hint=f"{known}; the rest goes into template=FILE",
             )
         if not option.value:
@@ -81,10 +81,10 @@ def wishes(options: Sequence[EngineOption]) -> Wishes:
         if option.name == "grace":
             if not option.value.isdigit():
                 raise UsageError(f"--with grace must be seconds, got {option.value}")
-            found["grace_s"] = int(option.value)
+            fields["grace_s"] = int(option.value)
         elif option.name != "queue":
-            found[option.name] = option.value
-    return Wishes(**found)
+            fields[option.name] = option.value
+    return Wishes(**fields)
 
 
 def manifest(

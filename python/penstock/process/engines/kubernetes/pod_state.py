@@ -36,7 +36,7 @@ class PodState(NamedTuple):
     hopeless: str = ""
 
 
-class JobState(NamedTuple):
+class IndexedJobState(NamedTuple):
     """The job of the pods."""
 
     is_suspended: bool = False
@@ -75,14 +75,16 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
     return PodState(name, number, "waiting", node, None, f"{reason}: {words}".strip(": "), doubtful, hopeless)
 
 
-def job_state(job: Mapping[str, Any]) -> JobState:
+def job_state(job: Mapping[str, Any]) -> IndexedJobState:
     """From a job as the cluster shows it."""
     status, spec = job.get("status") or {}, job.get("spec") or {}
     for end in ("Complete", "Failed"):
-        found = _condition(status, end)
-        if found is not None and found.get("status") == "True":
-            return JobState(False, end, f"{found.get('reason', '')}: {found.get('message', '')}".strip(": "))
-    return JobState(bool(spec.get("suspend")))
+        condition = _condition(status, end)
+        if condition is not None and condition.get("status") == "True":
+            return IndexedJobState(
+                False, end, f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
+            )
+    return IndexedJobState(bool(spec.get("suspend")))
 
 
 def newest(pods: Sequence[PodState]) -> dict[int, PodState]:
@@ -95,7 +97,7 @@ def newest(pods: Sequence[PodState]) -> dict[int, PodState]:
     return best
 
 
-def end_code(job: JobState, pods: Sequence[PodState]) -> int | None:
+def end_code(job: IndexedJobState, pods: Sequence[PodState]) -> int | None:
     """The exit code of the job; nothing while it runs. A host that succeeded speaks for all, as its code is that of the job."""
     codes = [pod.code for pod in pods if pod.code is not None]
     if job.end == "Complete" or 0 in codes:
