@@ -1,5 +1,5 @@
 """What is measured of questions to a swarm of hosts, each scene in a pid namespace of its own:
-`python -m benchmarks.question_scenes SCENE [NUMBER]`.
+`python -m benchmarks.question_scenes SCENE HOSTS [RANKS]`.
 
 It prints one line of JSON. `bench_questions` calls it and holds the figures against what is asked.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.host_swarm import Swarm, until
+from benchmarks.host_swarm import Swarm, cpu_s, until
 from penstock.process.hosts.shipping.packed_directory import PLACE, pack
 from penstock.process.questions.number_ranges import numbers_in
 
@@ -61,7 +61,8 @@ def questions(folder: Path, hosts: int) -> dict[str, Any]:
     task = {"task": {"hosts": everybody, "task": {"do": "exec", "words": ["true"]}}}
 
     def ask(question: str | dict[str, Any]) -> None:
-        account = swarm.ask(asked, question).get("account") or {}
+        # Hosts of a real job have processors of their own; here all start their processes on the same two.
+        account = swarm.ask(asked, question, patience_s=60.0).get("account") or {}
         assert account.get("answered") == everybody, account
 
     figures = {"load": os.getloadavg()[0]}
@@ -78,9 +79,8 @@ def questions(folder: Path, hosts: int) -> dict[str, Any]:
     return {"hosts": hosts, **figures}
 
 
-def stacks(folder: Path, hosts: int) -> dict[str, Any]:
-    """Grouped stacks of 32 Python ranks, on so many hosts."""
-    ranks = 32
+def stacks(folder: Path, hosts: int, ranks: int = 32) -> dict[str, Any]:
+    """Grouped stacks of so many Python ranks, on so many hosts."""
     marks = folder / "marks"
     marks.mkdir()
     command = (sys.executable, "-S", "-c", WAITING)
@@ -126,8 +126,22 @@ def logs(folder: Path, hosts: int) -> dict[str, Any]:
     until(lambda: len(list(marks.iterdir())) == ranks, "all ranks to write")
     time.sleep(SETTLE_S)
     whole = ranks * (LOG_BYTES // ROW_BYTES) * (ROW_BYTES + len("[0] "))
+    before = _worked_s()
     took = [_follow(swarm, whole) for _ in range(LOGS_ROUNDS)]
-    return {"hosts": hosts, "bytes": whole, "took_s": took, "load": os.getloadavg()[0]}
+    return {
+        "hosts": hosts,
+        "bytes": whole,
+        "took_s": took,
+        "cpu_s": (_worked_s() - before) / LOGS_ROUNDS,
+        "load": os.getloadavg()[0],
+    }
+
+
+def _worked_s() -> float:
+    """Processor time of everything here, of those who have ended too: the namespace has nothing else in it."""
+    ended = os.times()
+    running = (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+    return ended.children_user + ended.children_system + cpu_s(running)
 
 
 def _follow(swarm: Swarm, whole: int) -> float:
@@ -204,7 +218,7 @@ def main(words: list[str]) -> int:
     scene = {"questions": questions, "stacks": stacks, "logs": logs, "ship": ship}[words[0]]
     folder = Path(tempfile.mkdtemp(prefix="penstock-questions-"))
     try:
-        print(json.dumps(scene(folder, int(words[1]))))
+        print(json.dumps(scene(folder, *map(int, words[1:]))))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0

@@ -31,8 +31,12 @@ while time.monotonic() < until and not os.path.exists(f"{folder}/finish"):
             print(f"{words} {number}")
         print(f"{words} done", flush=True)
     time.sleep(0.01)
+if os.path.exists(f"{folder}/farewell"):
+    print("\\n".join(f"farewell {number} of {rank} {'x' * 80}" for number in range(30_000)))
 print(f"last words of {rank}", flush=True)
 """
+#: What a host writes at the end: more than may be on its way at once.
+FAREWELL = 30_000
 
 
 @pytest.fixture(scope="module")
@@ -179,14 +183,52 @@ def test_a_coordinator_that_is_killed_costs_no_line(job: JobOfHosts) -> None:
 
 
 def test_the_last_words_of_all_hosts_come_before_the_end(job: JobOfHosts) -> None:
-    """Method: on a leaf, whose coordinator leaves before those above it; so this is the last test."""
+    """Goal: P5, the end waits for what was written, not for a moment. Method: on a leaf, whose coordinator leaves before those above it; so
+    this is the last test. Ranks write more than may be on its way at once and end; a sender gets no processor until its ranks are gone."""
     with following(job, 2, "end", "--tail", "1") as (output, reader):
         until(lambda: len(_seen(output)) == 2 * HOSTS, job.account)
         _say(job, 1, "hello")
         _await(output, "[1] hello done", job=job)
+        (job.folder / "farewell").touch()
+        (sender,) = _senders(job, 3)
+        os.kill(sender, signal.SIGSTOP)
         job.finish()
+        until(lambda: not job.rank_pids(3)[3], job.account)
+        os.kill(sender, signal.SIGCONT)
         assert job.codes() == [0] * HOSTS
         until(lambda: reader.poll() is not None, job.account)
-        words = {f"[{rank}] last words of {rank}" for rank in range(8)}
-        assert words <= set(_seen(output)), _seen(output)
-        assert reader.returncode == 0, _seen(output)
+        lines = _seen(output)
+        assert {f"[{rank}] last words of {rank}" for rank in range(8)} <= set(lines), lines[-20:]
+        assert sum("farewell" in line for line in lines) == 8 * FAREWELL, lines[-20:]
+        assert reader.returncode == 0, lines[-20:]
+
+
+def test_a_host_in_reserve_that_takes_over_is_followed_on_from_its_first_line(tmp_path: Path) -> None:
+    """Method: two hosts and one in reserve; the second is lost with all on it while both ranks are followed on the first."""
+    with job_of_hosts(tmp_path, 2, world=3) as job:
+        (tmp_path / PROGRAM.name).write_text(WRITER)
+        job.start(0, 1)
+        job.await_hosts(0, 0, 1)
+        job.start(2, node_rank=None)
+        names = [host.name for host in job.world.hosts]
+        until(lambda: any(row["name"] == names[2] for row in _hosts(job)), job.account)
+        with following(job, 0, "spare", "--ranks", "0-1") as (output, reader):
+            _await(output, "[0] rank 0 lives here", "[1] rank 1 lives here", job=job)
+            job.lose(1)
+            job.await_hosts(1, 0, 2)
+            _say(job, 1, "hello")
+            _await(output, "[1] hello done", job=job)
+            note = f"note: {names[2]} has host rank 1 now, in place of {names[1]}"
+            _await(output, note, job=job)
+            # Both began again, and what the new host wrote is told from its first line on.
+            assert _seen(output).count("[1] rank 1 lives here") == 2, _seen(output)
+            job.finish()
+            assert job.codes(0, 2) == [0, 0]
+            until(lambda: reader.poll() is not None, job.account)
+            assert {"[0] last words of 0", "[1] last words of 1"} <= set(_seen(output)), _seen(output)
+            assert reader.returncode == 0, _seen(output)
+
+
+def _hosts(job: JobOfHosts) -> list[dict[str, object]]:
+    rows = job.ask(0, "hosts")
+    return list(rows[0].get("hosts") or []) if rows else []

@@ -1,10 +1,11 @@
 """A host between the leader and others is cut off: those below it find another parent and lose nothing."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.hosts.job_of_hosts import JobOfHosts, job_of_hosts, until
+from tests.hosts.job_of_hosts import PENSTOCK, JobOfHosts, job_of_hosts, until
 
 HOSTS = 7
 
@@ -16,6 +17,15 @@ def _interior(job: JobOfHosts) -> tuple[int, int]:
     assert leader is not None
     # The leader swaps places with host rank 0.
     return leader, 0 if leader == 1 else 1
+
+
+def _ask_for_work(job: JobOfHosts, asked: int) -> "tuple[subprocess.Popen[bytes], Path]":
+    """A question that all hosts work for already."""
+    output = job.folder / "answer"
+    words = [*PENSTOCK, "exec", job.name(asked), "--where", "here", "--patience", "20", "--", "sleep", "3.25"]
+    talk = job.host(asked).start(words, output=output, variables=job.variables())
+    until(lambda: all(job.host(index).pids("sleep 3.25") for index in range(HOSTS)), output.read_text)
+    return talk, output
 
 
 @pytest.mark.parametrize("lease", ["8s", "3s"], ids=["before", "beyond"])
@@ -31,9 +41,14 @@ def test_an_interior_host_cut_off_costs_those_below_it_nothing(tmp_path: Path, l
         before, asked = job.rank_pids(), 6
         until(lambda: len(job.ask(asked, "ps")) == HOSTS, job.account, 5.0)
         states = ["here"] * HOSTS
+        talk, answer = _ask_for_work(job, asked)
         job.host(interior).cut()
         states[interior] = "unheard" if lease == "8s" else "expired"
         until(lambda: job.states(asked) == states, job.account, 7.0)
+        # H5: those below it are asked again where they are now, and answer for the work that they had begun.
+        assert talk.wait(timeout=60) == 1, answer.read_text()
+        account = f"{HOSTS - 1} of {HOSTS} hosts · unheard: {job.host(interior).name} · refused: none"
+        assert account in answer.read_text(), answer.read_text()
         if lease == "3s":
             assert not job.rank_pids(interior)[interior]
             assert job.lives() == [0] * HOSTS

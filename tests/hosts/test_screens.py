@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import pytest
 from playwright.sync_api import expect
@@ -40,8 +41,9 @@ class Cut:
     def __init__(self, job: JobOfHosts, index: int) -> None:
         self._job, self._index = job, index
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._job.host(self._index).cut()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._job.host(self._index).join()
@@ -75,6 +77,24 @@ def test_hosts_says_state_lease_lateness_and_part_in_eighty_columns(job: JobOfHo
         assert all(host["late_beats"] == 0 for host in document["hosts"] if host["leader"])
         plain = job.penstock(asked, "top", job.name(asked)).stdout
         assert f"unheard: {job.host(away).name}" in plain
+
+
+class OtherLeader(Cut):
+    """The host that leads is cut off for a while, so that another leads. No rank notices: the lease is longer."""
+
+    def __init__(self, job: JobOfHosts, asked: int) -> None:
+        self.before, self._asked = job.leader(asked), asked
+        assert self.before is not None
+        super().__init__(job, self.before)
+
+    @property
+    def name(self) -> str:
+        """The host that led."""
+        return self._job.host(self.before or 0).name
+
+    def await_leader(self) -> None:
+        """Wait until another leads; on a busy machine yet another may lead soon after."""
+        until(lambda: self._job.leader(self._asked) not in (None, self.before), self._job.account)
 
 
 @contextmanager
@@ -118,6 +138,52 @@ def test_top_shows_a_cell_for_each_host_opens_one_and_goes_on_when_a_host_is_unh
         assert terminal.wait_for_end() == 0
 
 
+def test_top_goes_on_while_another_host_begins_to_lead(job: JobOfHosts) -> None:
+    """Method: on a host that does not lead; the leader loses its cable, another leads, and the first one comes back."""
+    here = _follower(job)
+    with _terminal(job, here, "top", job.name(here), "--every", "0.2") as terminal:
+        _await(terminal, r"3 hosts here")
+        with OtherLeader(job, here) as change:
+            _await(terminal, rf"leads (?!nobody|{change.name}\b)")
+            _await(terminal, rf"unheard: {change.name}")
+        _await(terminal, r"3 hosts here")
+        _await(terminal, r"leads (?!nobody)")
+        terminal.press("q")
+        assert terminal.wait_for_end() == 0
+    assert job.lives() == [0] * (HOSTS * RANKS)
+
+
+QUESTIONS = {
+    "ps": ("ps", "--by", "host"),
+    "hosts": ("hosts",),
+    "events": ("events",),
+    "stacks": ("stacks", "--patience", "20"),
+    "exec": ("exec", "--patience", "20", "--where", "here", "--", "true"),
+    "logs": ("logs", "--patience", "20", "--grep", "."),
+}
+
+
+def test_every_question_is_answered_while_another_host_begins_to_lead(job: JobOfHosts) -> None:
+    """Goal: a question needs no luck. Method: all are asked at once on a host that does not lead, when the leader has just lost its cable."""
+    here = _follower(job)
+    with OtherLeader(job, here) as change:
+        asked = {}
+        for name, (command, *words) in QUESTIONS.items():
+            output = job.folder / f"answer-{name}"
+            talk = [*PENSTOCK, command, job.name(here), *words]
+            asked[name] = job.host(here).start(talk, output=output, variables=job.variables()), output
+        ended = {name: talk.wait(timeout=60) for name, (talk, _) in asked.items()}
+        said = {name: output.read_text() for name, (_, output) in asked.items()}
+    for name, text in said.items():
+        assert "Traceback" not in text, text
+        assert ended[name] in (0, 1), text
+    # Those with a patience wait for the next leader, and say who of the hosts is not heard.
+    for name in ("stacks", "exec", "logs"):
+        assert f"2 of 3 hosts · unheard: {change.name}" in said[name] or "2 of 2 hosts" in said[name], said[
+            name
+        ]
+
+
 def test_the_page_moves_by_itself_when_a_host_is_cut_off_and_comes_back(
     job: JobOfHosts, chromium_path: str, tmp_path: Path
 ) -> None:
@@ -149,6 +215,12 @@ def test_the_page_moves_by_itself_when_a_host_is_cut_off_and_comes_back(
                         f"{job.host(away).name} unheard"
                     )
                     expect(page.locator(".host-events")).to_contain_text(f"{job.host(away).name} (rack")
+                expect(page.locator(".host-legend")).to_contain_text("here 3")
+                with OtherLeader(job, away) as change:
+                    # Whoever leads and is alone says so; the page goes on when the host hears the others again.
+                    change.await_leader()
+                others = re.compile(rf"^(?!nobody$|{change.name}$)")
+                expect(page.locator(".host-deciders dd").nth(1)).to_have_text(others)
                 expect(page.locator(".host-legend")).to_contain_text("here 3")
                 page.locator(".host-map canvas").focus()
                 page.keyboard.press("Home")

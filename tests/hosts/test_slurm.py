@@ -95,6 +95,24 @@ def test_srun_starts_one_job_over_all_hosts_with_the_ranks_that_torch_expects(cl
         assert about["host"] == cluster.compute[rank // 2].name
 
 
+def test_a_heterogeneous_job_is_one_job_with_its_hosts_in_the_order_of_its_groups(
+    cluster: SlurmCluster,
+) -> None:
+    """Goal: `srun --het-group=0-1` needs no option about hosts. Method: the first group has the host whose name comes last."""
+    place = cluster.folder / "groups"
+    first, second = cluster.compute[1].name, cluster.compute[0].name
+    command = _run(place, "ranks")
+    words = f"salloc -N1 -w {first} : -N1 -w {second} srun --het-group=0-1 --ntasks-per-node=1 {command}"
+    done = cluster.controller.run(*words.split(), variables=cluster.variables)
+    assert done.returncode == 0, done.stderr
+    facts = [json.loads((place / f"facts-{rank}.json").read_text()) for rank in range(2)]
+    assert [about["host"] for about in facts] == [first, second]
+    assert [(about["GROUP_RANK"], about["WORLD_SIZE"], about["sum"]) for about in facts] == [
+        ("0", "2", 1.0),
+        ("1", "2", 1.0),
+    ]
+
+
 def test_a_directory_that_only_the_first_host_has_is_sent_to_all(cluster: SlurmCluster) -> None:
     """Goal: `--ship` below srun. Method: a checkout in the first host's own /tmp; its ranks read a module of it and an ignored file."""
     place, work = cluster.folder / "ship", Path("/tmp/checkout")
@@ -117,24 +135,6 @@ def test_a_directory_that_only_the_first_host_has_is_sent_to_all(cluster: SlurmC
         seen = json.loads((place / str(rank)).read_text())
         assert (seen["word"], seen["weights"]) == ("sent", False)
         assert seen["at"] != str(work)
-
-
-def test_a_heterogeneous_job_is_one_job_with_its_hosts_in_the_order_of_its_groups(
-    cluster: SlurmCluster,
-) -> None:
-    """Goal: `srun --het-group=0-1` needs no option about hosts. Method: the first group has the host whose name comes last."""
-    place = cluster.folder / "groups"
-    first, second = cluster.compute[1].name, cluster.compute[0].name
-    command = _run(place, "ranks")
-    words = f"salloc -N1 -w {first} : -N1 -w {second} srun --het-group=0-1 --ntasks-per-node=1 {command}"
-    done = cluster.controller.run(*words.split(), variables=cluster.variables)
-    assert done.returncode == 0, done.stderr
-    facts = [json.loads((place / f"facts-{rank}.json").read_text()) for rank in range(2)]
-    assert [about["host"] for about in facts] == [first, second]
-    assert [(about["GROUP_RANK"], about["WORLD_SIZE"], about["sum"]) for about in facts] == [
-        ("0", "2", 1.0),
-        ("1", "2", 1.0),
-    ]
 
 
 def test_a_signal_of_slurm_is_a_notice_to_save_with_the_time_that_is_left(cluster: SlurmCluster) -> None:

@@ -124,6 +124,22 @@ def test_a_job_runs_on_rented_hosts_and_its_output_and_its_end_come_back(cluster
     assert "ended" in steps
 
 
+def test_a_host_that_failed_is_not_asked_for_until_it_is_included(cluster: SlurmCluster) -> None:
+    """Method: of three hosts one is excluded by its name; a job of two runs on the others. Then it is included again."""
+    name = cluster.compute[1].name
+    _asked(cluster, "hosts", "exclude", name, "--why", "its fan is loud")
+    shown = _asked(cluster, "run", "--on", "slurm", "--nnodes", "2", "--dry-run", "true")
+    assert f"#SBATCH --exclude={name}" in shown
+    assert f"note: {name} is not asked for: excluded: its fan is loud" in shown
+    launcher = Launcher(cluster, "ranks", cluster.folder / "without", "--nnodes", "2")
+    assert launcher.wait() == 0, launcher.said()
+    hosts = {json.loads((launcher.place / f"facts-{rank}.json").read_text())["host"] for rank in range(2)}
+    assert hosts == {host.name for host in cluster.compute} - {name}
+    _await_given_back(cluster, launcher)
+    _asked(cluster, "hosts", "include", name)
+    assert "--exclude" not in _asked(cluster, "run", "--on", "slurm", "--nnodes", "2", "--dry-run", "true")
+
+
 def test_a_job_that_waits_says_so_and_an_interrupt_leaves_nothing_queued(cluster: SlurmCluster) -> None:
     """Goal: Ctrl-C in the queue takes the job out of it. Method: another job has all hosts."""
     with _occupied(cluster):

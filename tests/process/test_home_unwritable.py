@@ -144,7 +144,7 @@ def test_a_reader_that_leaves_and_outputs_that_are_closed(run: Run) -> None:
             assert "Traceback" not in done.stderr + done.stdout, (words, closed, done.stderr)
             assert "Exception ignored" not in done.stderr, (words, closed, done.stderr)
         full = _shell(home, f"{' '.join(PENSTOCK)} {' '.join(words)} > /dev/full")
-        assert full.stderr == "error: [Errno 28] No space left on device\n", (words, full.stderr)
+        assert full.stderr == "error: standard output: No space left on device\n", (words, full.stderr)
 
 
 def _shell(home: str, script: str) -> "subprocess.CompletedProcess[str]":

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.cli.questions.exec_on_hosts import HostChoice, _show
 from penstock.cli.questions.rank_groups import groups_of_ranks
 from penstock.errors import UsageError
 from penstock.process.hosts.host_names import expand
 from penstock.process.hosts.host_table import HostRow
 from penstock.process.job.catalogue import Job
-from penstock.process.questions.answers import Account, Refusal
+from penstock.process.questions.answers import Account, Answer, Part, Refusal
 from penstock.process.questions.host_choice import Hosts
 from penstock.process.questions.host_sets import fold
 from penstock.process.questions.number_ranges import numbers_in, ranges
@@ -66,6 +67,38 @@ def test_names_with_several_numbers_fold_to_the_same_set_as_nodeset_reads() -> N
     ]
     read = _nodeset("-e", [fold(names) for names in sets])
     assert [set(line.split()) for line in read] == sets
+
+
+@pytest.mark.skipif(not shutil.which("clubak"), reason="needs ClusterShell's clubak")
+def test_equal_outputs_are_shown_in_the_blocks_of_clubak(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Method: 60 random answers of up to 40 hosts, of up to five different outputs; clubak gets the same lines as `clush` writes them."""
+    chance = random.Random(23)
+    outputs = ["one line", "two\nlines", "a\n\nb", "  indented\tand wide", "ümlaut · 1"]
+    for _ in range(60):
+        names = [f"gpu{number:02d}" for number in sorted(chance.sample(range(60), chance.randrange(1, 40)))]
+        said = {name: chance.choice(outputs) for name in names}
+        rows = {rank: HostRow(rank, name, "here", 1) for rank, name in enumerate(names)}
+        parts = [
+            Part(
+                ranges(rank for rank, row in rows.items() if said[row.name] == text),
+                head={"code": 0},
+                body=text,
+            )
+            for text in dict.fromkeys(said.values())
+        ]
+        choice = HostChoice(hosts=None, ranks=None, where=None, patience_s=2.0)
+        _show(Answer(Account(), parts), Hosts(Job(tmp_path), rows), "true", choice)
+        lines = "".join(f"{name}:{line}\n" for name, text in said.items() for line in text.split("\n"))
+        clubak = subprocess.run(["clubak", "-b"], input=lines, capture_output=True, text=True, check=True)
+        assert _blocks(capfd.readouterr().out) == _blocks(clubak.stdout)
+
+
+def _blocks(shown: str) -> dict[str, str]:
+    """What stands below each set of hosts, in whatever order they come."""
+    _, *pieces = shown.split("-" * 15 + "\n")
+    return {label.strip(): text for label, text in zip(pieces[::2], pieces[1::2], strict=True)}
 
 
 @given(st.sets(st.from_regex(r"[a-z]{1,3}[0-9]{1,3}(-[0-9]{1,2})?", fullmatch=True), min_size=1, max_size=30))

@@ -233,3 +233,27 @@ def test_a_pod_in_reserve_knows_that_it_is_one() -> None:
     )
     assert (facts.hosts, facts.node_rank, facts.rendezvous_id) == (5, 4, "train-1a")
     assert facts.meeting_host == "train-1a-0.train-1a.default.svc.cluster.local"
+
+
+def test_nodes_that_failed_are_avoided_in_every_term_of_a_template() -> None:
+    """Goal: an excluded node gets no pod. Method: a template with two terms, of which one is enough for Kubernetes."""
+    zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"]
+    required = {"nodeSelectorTerms": zones}
+    affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required},
+        "podAffinity": {},
+    }
+    template = {"spec": {"affinity": affinity}}
+    before = json.dumps(template)
+    spec = _job(template, excluded=("node-7", "node-3"))["spec"]["template"]["spec"]
+    assert json.dumps(template) == before
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    avoided = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["node-3", "node-7"]}
+    assert [term["matchExpressions"][-1] for term in terms] == [avoided, avoided]
+    assert [term["matchExpressions"][0]["values"] for term in terms] == [["a"], ["b"]]
+    assert "podAffinity" in spec["affinity"]
+    alone = _job(excluded=("node-7",))["spec"]["template"]["spec"]["affinity"]
+    assert alone["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert "affinity" not in _job()["spec"]["template"]["spec"]

@@ -124,3 +124,12 @@ def test_a_dry_run_prints_the_script_and_nothing_else(tmp_path: Path) -> None:
     assert done.stdout.startswith("#!/bin/bash\n")
     assert "#SBATCH --nodes=3" in done.stdout
     assert sys.executable in done.stdout
+
+
+def test_hosts_that_failed_are_not_asked_for_beside_what_a_person_excludes(tmp_path: Path) -> None:
+    wishes = [EngineOption("x", "login1")]
+    request = HostRequest(hosts=2, own_options=wishes, excluded=("gpu07", "gpu08", "gpu10"))
+    lines = batch_script(request, _start(tmp_path), tmp_path / "x").text.splitlines()
+    assert "#SBATCH --exclude='login1,gpu[07-08,10]'" in lines
+    assert batch_script(request, _start(tmp_path), tmp_path / "x").notes == []
+    assert "exclude" not in batch_script(HostRequest(hosts=2), _start(tmp_path), tmp_path / "x").text

@@ -18,6 +18,8 @@ from penstock.cli.run.many_hosts import SshHosts, host_options
 from penstock.cli.run.options import read
 from penstock.cli.run.ssh_job import JobBundles
 from penstock.errors import AgentUnusable, BundleInvalid, JoinInvalid
+from penstock.process.exclusion.entry import EntryGuard
+from penstock.process.exclusion.history import NoHistory
 from penstock.process.hosts.bundle import Bundle, check_agent
 from penstock.process.hosts.host_directory import HostFile
 from penstock.process.hosts.host_names import NamedHost
@@ -37,6 +39,9 @@ launch.AGENT = Path(sys.argv[1])
 from penstock.cli.main import main
 sys.exit(main(["run", *sys.argv[2:]]))
 """
+
+#: Nobody is excluded.
+NOBODY = EntryGuard(NoHistory(), print)
 
 
 class Started:
@@ -113,8 +118,8 @@ def test_hosts_with_other_versions_are_refused_unless_mixed() -> None:
     ]
     options = host_options(read([], {}).values)
     with pytest.raises(JoinInvalid, match=r"b has python 3\.12\.1, and a has 3\.11\.2"):
-        JobBundles(spec, "x-1", asked, options).first(greetings)
-    first, second = JobBundles(spec, "x-1", asked, replace(options, mixed=True)).first(greetings)
+        JobBundles(spec, "x-1", asked, options, NOBODY).first(greetings)
+    first, second = JobBundles(spec, "x-1", asked, replace(options, mixed=True), NOBODY).first(greetings)
     assert first.secret == second.secret
     assert (second.host.endpoint, second.host.rack, second.host.expected) == (
         "10.0.0.1:4001",
@@ -122,7 +127,7 @@ def test_hosts_with_other_versions_are_refused_unless_mixed() -> None:
         ["a", "b"],
     )
     with pytest.raises(JoinInvalid, match="no common network: a"):
-        JobBundles(spec, "x-1", asked, options).first(
+        JobBundles(spec, "x-1", asked, options, NOBODY).first(
             [replace(greetings[0], address="127.0.0.1"), greetings[1]]
         )
 
@@ -239,7 +244,7 @@ def test_the_last_hosts_are_in_reserve() -> None:
     spec = JobSpec(roles=[Role(command=["true"])], directory=Path("/"))
     asked = SshHosts([NamedHost(name) for name in "abc"], 0, host_sizes("1:2"))
     greetings = [HostGreeting(name, f"10.0.0.{n}", 4000 + n) for n, name in enumerate("abc", 1)]
-    bundles = JobBundles(spec, "x-1", asked, host_options(read([], {}).values)).first(greetings)
+    bundles = JobBundles(spec, "x-1", asked, host_options(read([], {}).values), NOBODY).first(greetings)
     assert [(bundle.host.node_rank, bundle.host.spare) for bundle in bundles] == [
         (0, False),
         (1, False),

@@ -8,10 +8,14 @@ from cyclopts import Parameter
 
 from penstock.cli.job.home import home
 from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say
-from penstock.errors import KeyDamaged, KeyMissing, KeyUnsafe, UsageError
+from penstock.errors import HistoryUnusable, KeyDamaged, KeyMissing, KeyUnsafe, UsageError
 from penstock.observe.doctor import Check, examine
 from penstock.observe.peaks.device import read_limits
+from penstock.process.exclusion.entry import history_place
+from penstock.process.exclusion.history import open_history, pasts
+from penstock.process.exclusion.identity import own_identity
 from penstock.process.hosts.host_key import key_path, read_key
+from penstock.process.questions.host_sets import fold
 
 app = command_app(
     "doctor",
@@ -33,7 +37,7 @@ def doctor(
     """Look at everything once, print a verdict per line; exit 1 when something fails."""
     if peaks:
         return _measure_peaks(json=json)
-    checks = [*examine(directory), _host_key()]
+    checks = [*examine(directory), _host_key(), _excluded()]
     if json:
         print_json([check.to_json() for check in checks])
     else:
@@ -56,6 +60,25 @@ def _host_key() -> Check:
     except (KeyDamaged, KeyUnsafe) as problem:
         return Check("key of hosts", "warn", str(problem), problem.hint or "")
     return Check("key of hosts", "ok", str(path))
+
+
+def _excluded() -> Check:
+    """Hosts that no job uses, and whether this is one."""
+    history = open_history(home(), history_place(None, os.environ))
+    try:
+        known = pasts(history)
+    except HistoryUnusable as problem:
+        return Check("excluded hosts", "warn", str(problem), problem.hint or "")
+    identity = own_identity(os.environ)
+    own = known.of(identity, names=[identity.name])
+    if own is not None and own.exclusion is not None:
+        return Check(
+            "excluded hosts", "warn", f"this host: {own.exclusion.why}", f"penstock hosts include {own.name}"
+        )
+    others = known.excluded()
+    if not others:
+        return Check("excluded hosts", "ok", "none")
+    return Check("excluded hosts", "info", fold(past.name for past in others), "penstock hosts excluded")
 
 
 def _measure_peaks(*, json: bool) -> int:

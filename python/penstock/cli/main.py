@@ -65,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             _say(gone)
             return gone.exit_code
-        print(f"error: {problem}", file=sys.stderr)
+        what = "standard output" if problem.filename is None else problem.filename
+        print(f"error: {what}: {problem.strerror or problem}", file=sys.stderr)
         _drop_output()
         return 1
 

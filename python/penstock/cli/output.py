@@ -1,6 +1,7 @@
 """How commands speak: data on stdout, words on stderr, JSON when asked for."""
 
 import json
+import select
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,6 +36,16 @@ def command_app(name: str, purpose: str, *, examples: str) -> "App":
         version_flags=(),
         result_action="return_value",
     )
+
+
+def check_reader() -> None:
+    """End as with a broken pipe where nobody reads our output any more. Who follows may have nothing to write for hours, and so would not
+    notice that `head` has left.
+    """
+    watch = select.poll()
+    watch.register(sys.stdout.fileno(), 0)
+    if any(event & (select.POLLERR | select.POLLHUP) for _, event in watch.poll(0)):
+        raise BrokenPipeError
 
 
 def print_json(document: Any) -> None:

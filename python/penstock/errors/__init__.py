@@ -104,6 +104,12 @@
     │   │   ├── EngineRefused        the engine said no, in its own words
     │   │   ├── EngineSilent         the engine does not answer
     │   │   └── AllocationLost       hosts were taken back before the job said how it ended
+    │   ├── HealthError          hosts that are not fit to train, and what is remembered of them
+    │   │   ├── CheckFailed          the hosts could not be checked
+    │   │   ├── HistoryUnusable      what is remembered cannot be read or written
+    │   │   ├── HostExcluded         a host that failed too often takes no part
+    │   │   ├── HostsExcluded        a job would lose more than a tenth of its hosts that way
+    │   │   └── HostUnfit            a host failed the look before a job uses it
     │   ├── BundleInvalid        what a launcher sent to a host is not a job
     │   ├── ProfileInvalid       a profile of faults that makes no sense, with the cause and the field
     │   └── SimulationInvalid    an imagined job that makes no sense, with the field
@@ -195,6 +201,14 @@ from penstock.errors.events import (
     EventFileUnusable,
     EventFormatUnknown,
     NotAnEventFile,
+)
+from penstock.errors.health import (
+    CheckFailed,
+    HealthError,
+    HistoryUnusable,
+    HostExcluded,
+    HostsExcluded,
+    HostUnfit,
 )
 from penstock.errors.observe import (
     BatchUnreadable,
@@ -330,6 +344,7 @@ __all__ = [
     "BucketMissing",
     "BundleInvalid",
     "CacheUnusable",
+    "CheckFailed",
     "CheckpointDamaged",
     "CheckpointRetired",
     "CheckpointUnknown",
@@ -361,9 +376,14 @@ __all__ = [
     "FilesLeftOut",
     "ForeignUnusable",
     "FormatsMixed",
+    "HealthError",
+    "HistoryUnusable",
     "HomeUnwritable",
+    "HostExcluded",
     "HostTaken",
+    "HostUnfit",
     "HostUnreachable",
+    "HostsExcluded",
     "HostsInvalid",
     "HostsMissing",
     "IncarnationTaken",

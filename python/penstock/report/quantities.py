@@ -33,3 +33,8 @@ def rate(count: float) -> str:
 def measured(value: float | int | str, form: Callable[[float], str]) -> str:
     """A number of a report, or the word that stands where nothing was measured."""
     return value if isinstance(value, str) else form(value)
+
+
+def number_of(count: int, noun: str) -> str:
+    """``1 group``, ``1,024 workers``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -251,9 +251,10 @@ function Deciders(props: { board: Board }) {
         <dd>{head.leader === "" ? "nobody" : visible(head.leader)}</dd>
         <dt>Voters</dt>
         <dd>
-          {head.voters.map((name) => {
+          {head.voters.map((name, number) => {
             const place = board.names.indexOf(name);
-            return <span key={name}>{place < 0 ? visible(name) : `${visible(name)} (${shownState(board, place)})`} </span>;
+            const told = place < 0 ? visible(name) : `${visible(name)} (${shownState(board, place)})`;
+            return <span key={name}>{number === 0 ? told : ` · ${told}`}</span>;
           })}
         </dd>
       </dl>

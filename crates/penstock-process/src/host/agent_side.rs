@@ -213,6 +213,10 @@ impl<S: VoteStorage> Host<S> {
         orders.number = number;
         orders.look_at_ms = None;
         orders.over = orders.over.filter(|_| self.ending.is_told());
+        if orders.over.is_none() && orders.phase.is_final() {
+            // Whoever looks meanwhile would take it for the end, which has an exit code.
+            orders.phase = Phase::Ending;
+        }
         orders.gangs.retain_mut(|order| {
             let own = self.own_gang(rank, order.gang);
             order.gang = own.unwrap_or(order.gang);

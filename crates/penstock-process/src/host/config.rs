@@ -2,13 +2,17 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ProcessError, Result};
-use crate::job::JobDirectory;
+use crate::job::{Job, JobDirectory};
 use crate::lease::grant;
 use crate::tree::host_list::{FANOUT, HostEntry, HostId};
+use crate::vote::state_store::StateStore;
+use crate::vote::tie_breaker::StateDirectory;
 
 /// The file, in the directory of a host.
 pub const FILE: &str = "host.json";
@@ -150,6 +154,22 @@ impl HostConfig {
     /// Whether the state is on an object store.
     pub fn state_is_far(&self) -> bool {
         self.state.as_ref().is_some_and(|place| place.to_string_lossy().contains("://"))
+    }
+
+    /// The state of the job, if it has any. `mark` tells the process that speaks to a store from those of questions, and `count` has both.
+    pub(in crate::host) fn state_directory(
+        &self,
+        job: &Job,
+        mark: &'static str,
+        count: &Arc<AtomicUsize>,
+    ) -> Option<StateDirectory> {
+        let place = self.state.as_ref()?;
+        if !self.state_is_far() {
+            return Some(StateDirectory::open(place));
+        }
+        let url = place.to_string_lossy().into_owned();
+        let store = StateStore::new(url, job.python.clone(), mark, Arc::clone(count));
+        Some(StateDirectory::on_store(place, store))
     }
 
     /// Whether the place where hosts meet is on this machine, and another has its port.

@@ -27,6 +27,11 @@ pub(super) struct Ending {
 }
 
 impl Ending {
+    /// The job is over, as this host knows.
+    pub(super) fn has_begun(&self) -> bool {
+        self.since_ms.is_some()
+    }
+
     /// Whether the agent may be told.
     pub(super) fn is_told(&self) -> bool {
         self.told

@@ -110,6 +110,8 @@ pub enum Effect {
     Incident(Arc<Value>),
     /// End; the agent starts another coordinator, which tries everything anew.
     BeginAgain,
+    /// Failures that hosts themselves have shown, which later jobs are to know of.
+    Remember(Vec<Value>),
     /// Words for whoever looks for a reason later.
     Note(String),
 }

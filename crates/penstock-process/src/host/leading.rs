@@ -15,6 +15,8 @@ mod troubles;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::coordinator::decider::Decider;
 use crate::coordinator::messages::{Order, Orders};
 use crate::coordinator::verdict::Action;
@@ -93,6 +95,8 @@ pub struct Leading {
     goodbyes: BTreeMap<HostId, String>,
     /// Hosts whose processes were seen to end, by whom, and when that was said.
     ended: BTreeMap<HostId, (String, u64)>,
+    /// Failures of hosts that later jobs are to know of, and are not told to anybody yet.
+    to_remember: Vec<Value>,
     joiners: BTreeMap<HostId, (JoinRequest, u64)>,
     /// Hosts that are asked for, of who starts them.
     pub(super) requests: Requests,
@@ -219,6 +223,7 @@ impl<S: VoteStorage> Host<S> {
         } else if !seen || leading.news || self.now_ms >= leading.look_ms {
             (leading.news, leading.considered_ms) = (false, self.now_ms);
             self.watch_hosts(&mut leading);
+            self.remember_failures(&mut leading);
             self.decide(&mut leading);
             self.replace_voters(&leading);
         }
@@ -259,6 +264,7 @@ impl<S: VoteStorage> Host<S> {
             filled: Arc::default(),
             goodbyes: BTreeMap::new(),
             ended: BTreeMap::new(),
+            to_remember: Vec::new(),
             joiners: BTreeMap::new(),
             requests: Requests::since(self.now_ms),
             troubles: Troubles::default(),

@@ -34,8 +34,6 @@ use crate::network::{self, Limits, Network, NetworkEvent};
 use crate::system::{self, interest, now_ms};
 use crate::vote::file_storage::FileStorage;
 use crate::vote::state_keeper::{StateKeeper, StateThread};
-use crate::vote::state_store::StateStore;
-use crate::vote::tie_breaker::StateDirectory;
 
 const MEMBERSHIP: &str = "membership.json";
 /// How long an end waits for its last words to go out.
@@ -104,7 +102,9 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
     let votes: PathBuf = directory.file("votes");
     let digest = digest(&job);
     let tasks = Tasks::new(directory, &job, config.open)?;
-    let state = state_thread(&config, &job, &tasks)?;
+    let keeper = config.state_directory(&job, MARK, tasks.processes());
+    let keeper = keeper.map(|directory| StateKeeper::new(directory, config.host.0, config.name.clone()));
+    let state = keeper.map(StateThread::start).transpose()?;
     let streams = StreamSockets::new(directory, &job, config.host.0, tasks.processes());
     let carrier = Carrier::new(directory, job.ships)?;
     let lookup = EndpointLookup::new(&config.endpoint_name, config.endpoint, now_ms());
@@ -147,19 +147,6 @@ pub fn run(directory: &JobDirectory, mut config: HostConfig, agent: OwnedFd) -> 
 
 fn listen(key: &JobKey, address: IpAddr, port: u16) -> Result<Network> {
     Network::open(key, SocketAddr::new(address, port), Limits::default())
-}
-
-/// What works in the state directory of a job that has one.
-fn state_thread(config: &HostConfig, job: &Job, tasks: &Tasks) -> Result<Option<StateThread>> {
-    let Some(place) = &config.state else { return Ok(None) };
-    let directory = if config.state_is_far() {
-        let url = place.to_string_lossy().into_owned();
-        let store = StateStore::new(url, job.python.clone(), MARK, Arc::clone(tasks.processes()));
-        StateDirectory::on_store(place, store)
-    } else {
-        StateDirectory::open(place)
-    };
-    StateThread::start(StateKeeper::new(directory, config.host.0, config.name.clone())).map(Some)
 }
 
 impl Driver {
@@ -246,12 +233,7 @@ impl Driver {
         self.streams.end_all();
         self.tasks.end_all();
         let until_ms = now_ms() + LEAVE_MS;
-        self.to_host
-            .keys()
-            .copied()
-            .collect::<Vec<_>>()
-            .into_iter()
-            .for_each(|link| self.network.close(link));
+        self.to_host.keys().for_each(|link| self.network.close(*link));
         while self.network.statistics().open > 0 && now_ms() < until_ms {
             self.network.turn(now_ms());
             let mut interests = [interest(self.network.number(), libc::POLLIN)];
@@ -304,6 +286,7 @@ impl Driver {
             Effect::Task(question, task, limit_ms) => self.tasks.begin(question, task, limit_ms),
             Effect::EndTask(question) => self.tasks.end(question),
             Effect::Incident(incident) => incident_file::write(&self.directory, &incident),
+            Effect::Remember(failures) => self.tasks.remember(failures),
             Effect::Source { stream, rank, what, told } => {
                 if let Some(refusal) = self.streams.tell_sender(stream, rank, &what, told) {
                     self.pass_on(stream, &refusal);
@@ -331,6 +314,11 @@ impl Driver {
 
     fn send(&mut self, to: network::LinkId, message: Message) {
         let bytes = |message: &Message| serde_json::to_vec(message).expect("a message is plain values");
+        // Who hears a goodbye may leave at once, so it stands behind what was said last.
+        let is_last = matches!(message.body, Body::Goodbye { .. }) && self.network.bulk_bytes(to) > 0;
+        if is_last && self.network.send_bulk(to, &bytes(&message)) {
+            return;
+        }
         let Body::List(ListNews::Whole(list)) = &message.body else {
             self.network.send(to, &bytes(&message));
             return;
@@ -497,7 +485,6 @@ fn digest(job: &Job) -> String {
     format!("{:08x}", crc32fast::hash(text.as_bytes()))
 }
 
-// Where it was asked to listen may be taken; that is the one thing about a start that people can mend.
 impl From<crate::vote::error::VoteError> for ProcessError {
     fn from(problem: crate::vote::error::VoteError) -> Self {
         Self::Usage(problem.to_string())

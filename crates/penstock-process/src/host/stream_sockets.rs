@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -28,6 +27,8 @@ use crate::system::{self, interest};
 /// What begins a bulk frame of a link; JSON begins otherwise.
 const BULK: u8 = 0;
 const HEAD_BYTES: usize = 9;
+/// What a sender is told when nothing more will be written (`log_frames.FINISH`).
+const FINISH: &[u8] = b"{\"finish\":true}";
 /// One frame of either end.
 const FRAME_BYTES_MAX: usize = 1 << 20;
 /// So much waits for somebody who reads slowly: more than a subscription may have on its way.
@@ -283,10 +284,10 @@ impl StreamSockets {
         what: &Value,
         mut told: Value,
     ) -> Option<Vec<u8>> {
-        if self.is_finishing {
-            return None;
-        }
         if !self.senders.contains_key(&stream) {
+            if self.is_finishing {
+                return None;
+            }
             match self.start(stream) {
                 Ok(sender) => drop(self.senders.insert(stream, sender)),
                 Err(why) => {
@@ -302,6 +303,9 @@ impl StreamSockets {
             sender.end.outbox.truncate(1);
             sender.end.waiting_bytes = sender.end.outbox.front().map_or(0, Vec::len) - sender.end.left_bytes;
             sender.end.say(words.as_bytes());
+            if self.is_finishing {
+                sender.end.say(FINISH);
+            }
         }
         None
     }
@@ -344,12 +348,10 @@ impl StreamSockets {
         }
     }
 
-    /// The job ends: senders say what was written last, and that it was the last.
+    /// The job ends: senders say what was written last, and that it was the last; they end when all of it was received.
     pub(super) fn finish(&mut self) {
         self.is_finishing = true;
-        for sender in self.senders.values() {
-            let _ = sender.end.socket.shutdown(Shutdown::Write);
-        }
+        self.senders.values_mut().for_each(|sender| sender.end.say(FINISH));
     }
 
     /// Nothing is sent any more.

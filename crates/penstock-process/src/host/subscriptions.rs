@@ -19,8 +19,9 @@ use crate::vote::storage::VoteStorage;
 pub const SUBSCRIPTIONS_MAX: usize = 16;
 /// One that nobody repeats for so long is over.
 const KEPT_MS: u64 = 10_000;
-/// How long the end of a job waits for what ranks wrote last, where somebody follows.
-pub(super) const LAST_WORDS_MS: u64 = 500;
+/// How long the end of a job waits at most for what ranks wrote last, where somebody follows: it goes on as soon as all of it has come.
+/// Less than those above wait for a goodbye.
+pub(super) const LAST_WORDS_MS: u64 = 2500;
 
 /// Who gets what is sent for a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +178,10 @@ impl<S: VoteStorage> Host<S> {
         let (Some((rank, mut told)), Some(way)) = (own, self.subscriptions.ways.get_mut(&stream)) else {
             return;
         };
+        if self.ending.has_begun() && !way.sends {
+            // Who has said everything says nothing more, and nobody begins now.
+            return;
+        }
         way.sends = true;
         self.note_leader_time(&mut told);
         self.out.push(Effect::Source { stream, rank, what, told });
@@ -224,7 +229,8 @@ impl<S: VoteStorage> Host<S> {
         }
     }
 
-    /// Whether the end of the job waits for what ranks wrote last: it is sent first, and whoever follows here gets that of all hosts.
+    /// Whether the end of the job waits for what ranks wrote last: senders end when all of it was received, and whoever follows here leaves
+    /// when that of all hosts has come.
     pub(super) fn waits_for_last_words(&mut self, since_ms: u64) -> bool {
         if since_ms == self.now_ms && !self.subscriptions.ways.is_empty() {
             self.out.push(Effect::FinishSources);

@@ -38,6 +38,9 @@ const HELPER_SHARE: u64 = 8;
 const HELPER_MS: u64 = 250;
 /// How long all of them may take to end with the job.
 const END: Duration = Duration::from_secs(1);
+/// What later jobs are to know of hosts is written within this; a job that ends meanwhile waits so long for it.
+const REMEMBER_MS: u64 = 20_000;
+const REMEMBER_END: Duration = Duration::from_secs(3);
 
 /// Clocks of two hosts that agree so far agree.
 const CLOCK_MS: i64 = 5;
@@ -53,6 +56,8 @@ pub(super) struct Tasks {
     open: bool,
     /// Closed to end a task.
     under_way: BTreeMap<u64, OwnedFd>,
+    /// How often failures of hosts were to be written down; the numbers up to it belong to that, as those of questions are large and random.
+    remembered: u64,
     count: Arc<AtomicUsize>,
     done: Receiver<(u64, Found)>,
     sender: Sender<(u64, Found)>,
@@ -73,6 +78,7 @@ impl Tasks {
             folder: job.directory.clone(),
             open,
             under_way: BTreeMap::new(),
+            remembered: 0,
             count: Arc::default(),
             done,
             sender,
@@ -108,6 +114,9 @@ impl Tasks {
     }
 
     fn try_begin(&mut self, question: u64, task: Value, limit_ms: u64) -> std::result::Result<(), String> {
+        if !task.is_object() {
+            return Err("there is nothing to do; whoever asks has another version".to_owned());
+        }
         let is_command = task["do"] == "exec";
         if is_command && self.open {
             return Err("the job was joined with --no-key, so its hosts take no commands".to_owned());
@@ -162,6 +171,17 @@ impl Tasks {
         Ok(Program { words, folder: None, input, output_bytes_max: HELPER_BYTES_MAX })
     }
 
+    /// Has failures of hosts written down where later jobs look.
+    pub(super) fn remember(&mut self, failures: Vec<Value>) {
+        self.remembered += 1;
+        let task = json!({"do": "failures", "failures": failures});
+        self.begin(self.remembered, task, REMEMBER_MS);
+    }
+
+    fn remembers(&self) -> bool {
+        self.under_way.range(..=self.remembered).next().is_some()
+    }
+
     /// Nobody waits for it any more. It is forgotten when it has said that it is done.
     pub(super) fn end(&mut self, question: u64) {
         self.under_way.remove(&question);
@@ -169,6 +189,12 @@ impl Tasks {
 
     /// The job ends, and so do all tasks.
     pub(super) fn end_all(&mut self) {
+        let until = Instant::now() + REMEMBER_END;
+        while self.remembers() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+            // What questions wanted is of no use any more; what is remembered is done.
+            drop(self.take());
+        }
         self.under_way.clear();
         let until = Instant::now() + END;
         while self.count.load(Ordering::SeqCst) > 0 && Instant::now() < until {

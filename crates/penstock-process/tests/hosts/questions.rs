@@ -11,21 +11,32 @@ use serde_json::{Value, json};
 
 use crate::chance::Chance;
 use crate::node::{Pause, Plan};
+use crate::tasks::LOG_BYTES;
 use crate::{for_seeds, plan, running};
 
 /// Seeds that are tried.
 const SEEDS: u64 = 60;
 
+/// Everything that hosts are asked.
+const KINDS: [&str; 7] = ["ps", "exec", "stacks", "logs", "incident", "usage", "attach"];
+
 fn task(hosts: RankSet) -> Question {
-    Question::Task { hosts, task: json!({"do": "exec", "words": ["true"]}) }
+    of_kind("exec", hosts)
+}
+
+fn of_kind(kind: &str, hosts: RankSet) -> Question {
+    match kind {
+        "ps" => Question::Ps,
+        kind => Question::Task { hosts, task: json!({"do": kind, "words": ["true"]}) },
+    }
 }
 
 fn set(value: &Value) -> RankSet {
     serde_json::from_value(value.clone()).expect("a set")
 }
 
-/// H5: asked = answered + unheard + refused, each host once, and what was answered is of who answered.
-fn check_account(answer: &Value, asked: &RankSet) -> RankSet {
+/// H5: asked = answered + unheard + refused, each host once.
+fn accounted(answer: &Value, asked: &RankSet) -> RankSet {
     let account = &answer["account"];
     assert_eq!(set(&account["asked"]), *asked, "{answer}");
     let (answered, unheard) = (set(&account["answered"]), set(&account["unheard"]));
@@ -37,6 +48,12 @@ fn check_account(answer: &Value, asked: &RankSet) -> RankSet {
         all = all.union(&hosts);
     }
     assert_eq!((count, &all), (asked.count(), asked), "{answer}");
+    answered
+}
+
+/// The same, and what was answered is of who answered, each once.
+fn check_account(answer: &Value, asked: &RankSet) -> RankSet {
+    let answered = accounted(answer, asked);
     let parts = answer["parts"].as_array().expect("parts");
     let of_parts = parts.iter().fold(RankSet::default(), |all, part| {
         let hosts = set(&part["hosts"]);
@@ -50,7 +67,46 @@ fn check_account(answer: &Value, asked: &RankSet) -> RankSet {
     answered
 }
 
-/// Goal: H5. Method: tasks for random hosts, asked anywhere, while something goes wrong.
+/// The same for a question of any kind, as far as what it answers differs.
+fn check_answer(kind: &str, answer: &Value, asked: &RankSet) {
+    let hosts_of = |part: &Value| set(&part["hosts"]);
+    let parts = || answer["parts"].as_array().expect("parts").iter();
+    match kind {
+        "exec" | "stacks" => drop(check_account(answer, asked)),
+        "ps" => {
+            let answered = accounted(answer, asked);
+            let mut known = BTreeMap::new();
+            for row in answer["rows"].as_array().expect("rows") {
+                let (host, rank) = (row["host_rank"].as_u64().expect("host"), row["rank"].as_u64());
+                assert!(answered.contains(host as u32), "{answer}");
+                assert_eq!(known.insert(rank, host), None, "a rank is told twice: {answer}");
+            }
+        }
+        // Each host once, with all that it found or what was cut of that (P5).
+        "logs" | "usage" => {
+            let answered = accounted(answer, asked);
+            assert_eq!(parts().map(|part| hosts_of(part).count()).sum::<u64>(), answered.count(), "{answer}");
+            for part in parts().filter(|_| kind == "logs") {
+                let left = part["body"].as_str().map_or(0, str::len) as u64;
+                assert_eq!(left + part["cut"].as_u64().expect("a number"), LOG_BYTES as u64);
+            }
+        }
+        // Two parts of each host: one that all have in common, and one that is about its ranks.
+        _ => {
+            let answered = accounted(answer, asked);
+            let of = |about_ranks: bool| {
+                let mut chosen = parts().filter(|part| set(&part["ranks"]).is_empty() != about_ranks);
+                chosen.try_fold(RankSet::default(), |all, part| {
+                    (!hosts_of(part).overlaps(&all)).then(|| all.union(&hosts_of(part)))
+                })
+            };
+            assert_eq!(of(false), Some(answered.clone()), "{answer}");
+            assert_eq!(of(true), Some(if kind == "incident" { answered } else { RankSet::default() }));
+        }
+    }
+}
+
+/// Goal: H5. Method: questions of every kind to random hosts, asked anywhere, while something goes wrong.
 #[test]
 fn every_host_that_was_asked_answers_is_unheard_or_refuses_and_none_counts_twice() {
     for_seeds(SEEDS, "questions", |seed| {
@@ -67,13 +123,14 @@ fn every_host_that_was_asked_answers_is_unheard_or_refuses_and_none_counts_twice
             if world.nodes[asker].host.is_none() || world.nodes[asker].pause.is_some() {
                 continue;
             }
-            let chosen: RankSet = match chance.between(0, 3) {
+            let kind = chance.pick(&KINDS);
+            let chosen: RankSet = match if kind == "ps" { 2 } else { chance.between(0, 3) } {
                 0 => RankSet::one(chance.between(0, u64::from(hosts) - 1) as u32),
                 1 => (0..hosts).filter(|_| chance.percent(50)).collect(),
                 _ => RankSet::of(0..hosts),
             };
             let before_ms = world.now_ms;
-            world.ask(asker, task(chosen.clone()));
+            world.ask(asker, of_kind(kind, chosen.clone()));
             world.run_until(before_ms + chance.between(0, 60));
             let victim = chance.between(0, u64::from(hosts) - 1) as usize;
             match chance.between(0, 6) {
@@ -87,7 +144,7 @@ fn every_host_that_was_asked_answers_is_unheard_or_refuses_and_none_counts_twice
             // Clocks differ by a percent.
             world.run_until(before_ms + PATIENCE_MS + PATIENCE_MS / 50 + 50);
             assert_eq!(world.answers.len(), 1, "it is answered once and in time\n{}", world.notes.join("\n"));
-            check_account(&world.answers.pop().expect("an answer"), &chosen);
+            check_answer(kind, &world.answers.pop().expect("an answer"), &chosen);
             assert!(
                 world.answered.pop().expect("a moment") <= before_ms + PATIENCE_MS + PATIENCE_MS / 50 + 2
             );
@@ -183,7 +240,6 @@ fn too_many_questions_and_unknown_ones_are_refused_with_a_reason() {
     world.ask(asker, what);
     world.run_until(world.now_ms + 500);
     let answer = world.answers.pop().expect("an answer");
-    assert_eq!(set(&answer["account"]["refused"][0]["hosts"]).count(), 1, "{answer}");
-    assert_eq!(answer["account"]["refused"].as_array().map(Vec::len), Some(3));
+    assert_eq!(set(&answer["account"]["refused"][0]["hosts"]), RankSet::of(0..3), "{answer}");
     assert!(answer["account"]["answered"].as_str() == Some(""));
 }

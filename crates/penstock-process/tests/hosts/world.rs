@@ -52,6 +52,8 @@ pub(crate) struct World {
     pub(crate) answered: Vec<u64>,
     /// Tasks under way: which host, which start of it, which question.
     pub(crate) tasks: BTreeSet<(usize, u32, u64)>,
+    /// What is to be done for a question.
+    pub(crate) kinds: HashMap<u64, String>,
     /// Who sends for which subscription.
     pub(crate) sources: BTreeSet<(usize, u64)>,
     /// Who sent the job's directory to whom.
@@ -89,6 +91,7 @@ impl World {
             incidents: Vec::new(),
             answered: Vec::new(),
             tasks: BTreeSet::new(),
+            kinds: HashMap::new(),
             sources: BTreeSet::new(),
             shipped: Vec::new(),
             begun: BTreeSet::new(),
@@ -370,7 +373,7 @@ impl World {
                 self.answered.push(self.now_ms);
                 self.answers.push(answer);
             }
-            Effect::Task(question, _, limit_ms) => self.begin_task(index, question, limit_ms),
+            Effect::Task(question, task, limit_ms) => self.begin_task(index, question, &task, limit_ms),
             Effect::Source { stream, .. } => drop(self.sources.insert((index, stream))),
             Effect::EndSource(stream) => drop(self.sources.remove(&(index, stream))),
             Effect::Unfollowed(stream, why) => self.note(format!("h{index}: {stream} is refused: {why}")),
@@ -381,7 +384,7 @@ impl World {
                 self.shipped.extend(to.map(|to| (index, to as usize)));
             }
             Effect::Incident(incident) => self.incidents.push((index, incident)),
-            Effect::FinishSources | Effect::BeginAgain | Effect::Note(_) => {}
+            Effect::FinishSources | Effect::BeginAgain | Effect::Note(_) | Effect::Remember(_) => {}
         }
     }
 

@@ -15,6 +15,8 @@ app = command_app(
         "  penstock hosts train-3f2a\n"
         "  penstock hosts train-3f2a --json | jq '.hosts[] | select(.state != \"here\").name'\n"
         "  penstock hosts list train-3f2a\n"
+        "  penstock hosts check --hosts 'gpu[01-16]'\n"
+        "  penstock hosts excluded\n"
         "  penstock hosts key"
     ),
 )
@@ -22,6 +24,10 @@ app = command_app(
 #: Command -> its purpose and where it lives; loaded when called.
 COMMANDS = {
     "list": ("Show the hosts of a job: host rank, state, address, who votes and who leads.", "list_command"),
+    "check": ("Check whether hosts are fit to train, and name who is not.", "check_command"),
+    "excluded": ("Show hosts that are left out because they failed, and why.", "excluded_command"),
+    "exclude": ("Leave a host out of all jobs.", "exclude_command"),
+    "include": ("Use a host again.", "include_command"),
     "key": ("Make the key of your hosts unless there is one, and say how to copy it.", "key_command"),
     "setup": ("Print the rights that renting hosts needs.", "setup_command"),
 }
@@ -34,7 +40,8 @@ for _name, (_purpose, _module) in COMMANDS.items():
 def hosts(job: str | None = None, *, json: Json = False) -> int:
     """Ask on any host of the job. More than 32 hosts are shown in groups: the worst first, names folded.
 
-    *Lease* is how long ranks of a host may run on unheard, at most; *late* how many heartbeats of it are missing.
+    *Lease* is how long ranks of a host may run on unheard, at most; *late* how many heartbeats of it are missing. A host that reports to another
+    than the leader (of jobs of more than 65 hosts) is never late: it is here until it is unheard.
 
     Parameters
     ----------
@@ -72,10 +79,10 @@ def host_document(job: str, snapshot: Any) -> dict[str, Any]:
             **{
                 name: value
                 for name, value in msgspec.to_builtins(host).items()
-                if name not in ("since_s", "due_s", "lease_end_s")
+                if name not in ("since_s", "due_s", "is_timed", "lease_end_s")
             },
             "for_s": snapshot.for_s(host),
-            "late_beats": round(snapshot.late_beats(host), 1),
+            "late_beats": round(snapshot.late_beats(host), 1) if host.is_timed else None,
             "lease_left_s": snapshot.lease_left_s(host),
             "leader": host.name == snapshot.leader,
         }

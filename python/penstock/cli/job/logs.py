@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from penstock.cli.job.choice import job_called, job_here
 from penstock.cli.job.log_lines import Display, GrowingLabels, is_colourful, labels
-from penstock.cli.output import Json, command_app
+from penstock.cli.output import Json, check_reader, command_app
 from penstock.cli.questions.follow_on_hosts import follow_on_hosts
 from penstock.cli.questions.logs_of_hosts import LogSearch, logs_of_hosts
 from penstock.errors import JobSilent, UsageError
@@ -224,6 +224,7 @@ def _follow(job: Job, reader: Reader, display: Display) -> None:
         count = _show_new(job, reader, display, whole_lines=not display.is_raw)
         display.release()
         sys.stdout.flush()
+        check_reader()
         pause_s = LOOK_S if count else min(2 * pause_s, LOOK_MAX_S)
         time.sleep(pause_s)
 

@@ -16,6 +16,7 @@ from penstock.process.stacks import Collected, collect, collect_by_agent, shown
 from penstock.process.stacks.collection import Asked
 from penstock.process.stacks.groups import ranks_in
 from penstock.process.stacks.py_spy import FORBIDDEN, spy_path
+from penstock.report.quantities import number_of
 
 #: On many hosts: a Python has to be started on each.
 PATIENCE_S = 5.0
@@ -87,7 +88,9 @@ def stacks(
         print_json(msgspec.to_builtins(collected))
         return 0
     print_text(shown(collected))
-    say(f"{len(collected.looks)} workers, {len(collected.groups)} groups, {collected.took_s:.2f} s")
+    say(
+        f"{number_of(len(collected.looks), 'worker')}, {number_of(len(collected.groups), 'group')}, {collected.took_s:.2f} s"
+    )
     return 0
 
 

@@ -1,6 +1,7 @@
 """``penstock exec --hosts``: a command on many hosts, or beside ranks of all of them; equal outputs once."""
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from penstock.cli.escape import coloured
 from penstock.cli.output import print_json, print_text, say
 from penstock.errors import UsageError
 from penstock.process.job.catalogue import Job
-from penstock.process.questions.answers import Answer, Part, ask_hosts, check_patience
+from penstock.process.questions.answers import Answer, Part, ask_hosts, check_patience, left_s
 from penstock.process.questions.host_choice import Hosts, hosts_of, numbers_of
 from penstock.process.questions.host_sets import fold
 from penstock.process.questions.number_ranges import numbers_in, ranges
@@ -36,13 +37,14 @@ def exec_on_hosts(job: Job, words: Sequence[str], choice: HostChoice, *, json: b
     check_patience(choice.patience_s)
     if not words:
         raise UsageError("give a command after `--`", hint="`penstock exec --help` has examples")
-    hosts = hosts_of(job)
+    begun_s = time.monotonic()
+    hosts = hosts_of(job, patience_s=choice.patience_s)
     chosen = hosts.choose(names=choice.hosts, ranks=choice.ranks, state=choice.where)
     task: dict[str, Any] = {"do": "exec", "words": list(words)}
     if choice.ranks is not None:
         wanted = set(numbers_of(choice.ranks, "--ranks"))
         task |= {"ranks": ranges(wanted & _ranks_on(hosts, chosen)), "role": choice.role}
-    answer = ask_hosts(job, chosen, task, patience_s=choice.patience_s)
+    answer = ask_hosts(job, chosen, task, patience_s=left_s(choice.patience_s, begun_s))
     if json:
         _print_json(answer, hosts)
     else:

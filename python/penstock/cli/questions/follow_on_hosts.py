@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.cli.job.log_lines import Display
-from penstock.cli.output import say
+from penstock.cli.output import check_reader, say
 from penstock.process.logs.chronology import Dated
 from penstock.process.logs.reader import Gap, Piece, Worker
 from penstock.process.questions.log_stream import Chunk, LogStream, Note
@@ -78,6 +78,7 @@ def follow_on_hosts(stream: LogStream, display: Display, *, in_order: bool) -> i
             case None:
                 order.release(now_s)
                 sys.stdout.flush()
+                check_reader()
     order.release(time.monotonic(), everything=True)
     sys.stdout.flush()
     return 1 if stream.is_cut else 0

@@ -1,6 +1,7 @@
 """``penstock incident`` of a job of many hosts: one failure over all of them, and who answered when they were asked for details."""
 
 import shlex
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -11,7 +12,7 @@ from penstock.cli.output import print_json, print_text, say
 from penstock.errors import JobSilent
 from penstock.process.job.catalogue import FINAL, Job
 from penstock.process.job.incidents import Incident
-from penstock.process.questions.answers import Answer, Part, ask_hosts
+from penstock.process.questions.answers import Answer, Part, ask_hosts, left_s
 from penstock.process.questions.host_choice import hosts_of
 from penstock.process.questions.job_incidents import durations, failure_of, in_order
 from penstock.process.questions.number_ranges import numbers_in
@@ -45,10 +46,11 @@ def show_job_incident(job: Job, incident: Incident, *, patience_s: float, json: 
 
 
 def _ask(job: Job, incident: Incident, patience_s: float) -> Answer | None:
-    document = incident.document
+    document, begun_s = incident.document, time.monotonic()
     task = {"do": "incident", "role": document.get("role"), "incarnation": document.get("incarnation")}
     try:
-        return ask_hosts(job, hosts_of(job).rows, task, patience_s=patience_s)
+        hosts = hosts_of(job, patience_s=patience_s)
+        return ask_hosts(job, hosts.rows, task, patience_s=left_s(patience_s, begun_s))
     except JobSilent as silent:
         say(f"note: this is what this host was told; the others cannot be asked for details ({silent})")
         return None

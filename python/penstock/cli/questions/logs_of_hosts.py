@@ -1,6 +1,7 @@
 """``penstock logs`` of ranks on many hosts: searched where the logs are, merged by time."""
 
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from penstock.cli.job.log_lines import clock_time
 from penstock.cli.output import print_json, say
 from penstock.errors import UsageError
 from penstock.process.job.catalogue import Job
-from penstock.process.questions.answers import ask_hosts, check_patience
+from penstock.process.questions.answers import ask_hosts, check_patience, left_s
 from penstock.process.questions.host_choice import hosts_of
 from penstock.process.questions.host_logs import LogLine, lines_of_all
 
@@ -40,10 +41,11 @@ def logs_of_hosts(job: Job, search: LogSearch, *, times: bool, json: bool) -> in
     lines = LINES if search.lines is None else search.lines
     if not 0 < lines <= LINES_MAX:
         raise UsageError(f"--tail must be 1 to {LINES_MAX} over many hosts, got {lines}")
-    hosts = hosts_of(job)
+    begun_s = time.monotonic()
+    hosts = hosts_of(job, patience_s=search.patience_s)
     chosen = hosts.choose(names=search.hosts, ranks=search.ranks)
     task: dict[str, Any] = {"do": "logs", **msgspec.to_builtins(search), "lines": lines}
-    answer = ask_hosts(job, chosen, task, patience_s=search.patience_s)
+    answer = ask_hosts(job, chosen, task, patience_s=left_s(search.patience_s, begun_s))
     log_lines = lines_of_all(answer.parts)
     roles = {line.role for line in log_lines}
     for line in log_lines:

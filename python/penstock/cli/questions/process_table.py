@@ -4,6 +4,8 @@ It is apart from the command because scripts and people at a thousand hosts ask 
 as all the rest. ``read`` understands the usual words; everything else, mistakes and ``--help`` too, is for the library.
 """
 
+import shutil
+import sys
 from typing import Any, Literal, NamedTuple
 
 from penstock.cli.job.choice import job_called
@@ -31,6 +33,8 @@ STATES = {
     "I": "idles",
     "Z": "zombie",
 }
+#: Columns that go where a terminal is too narrow, the first of them first.
+SPARE = ("start", "phase", "age", "life", "pid", "GPU memory", "GPU", "cpu", "memory", "step")
 Grouping = Literal["group", "host", "rank"]
 GROUPINGS: tuple[Grouping, ...] = ("group", "host", "rank")
 
@@ -137,7 +141,15 @@ def _print_trees(views: list["View"], gpus: dict[int, GpuUse]) -> None:
     ]
     heads += ["age", "life", "start", "command"]
     shown = [line for view in views for line in _tree(view, many=many, gpus=gpus)]
-    print_table(heads, shown, right=["pid", "step", "cpu", "memory", "GPU", "GPU memory", "age", "life"])
+    right = ["pid", "step", "cpu", "memory", "GPU", "GPU memory", "age", "life"]
+    if not sys.stdout.isatty():
+        print_table(heads, shown, right=right)
+        return
+    from penstock.cli.questions.table_fit import fitted
+
+    cells = [[str(cell) for cell in line] for line in shown]
+    heads, cells = fitted(heads, cells, columns=shutil.get_terminal_size().columns, spare=SPARE)
+    print_table(heads, cells, right=right)
 
 
 class View(NamedTuple):

@@ -16,7 +16,7 @@ from cyclopts import Parameter
 
 from penstock.cli.job.choice import job_called, job_here
 from penstock.cli.job.log_lines import Display, is_colourful, labels
-from penstock.cli.output import Json, command_app, say
+from penstock.cli.output import Json, check_reader, command_app, say
 from penstock.cli.run.attached_hosts import follow_attached_hosts
 from penstock.cli.run.interrupts import Interrupts
 from penstock.errors import JobSilent, UsageError
@@ -130,6 +130,7 @@ def _follow(job: Job, reader: Reader, display: Display, interrupts: Interrupts) 
             return True
         if interrupts.want_to_detach(job):
             return False
+        check_reader()
         pause_s = LOOK_S if count else min(2 * pause_s, LOOK_MAX_S)
         time.sleep(pause_s)
 

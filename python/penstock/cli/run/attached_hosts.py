@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from penstock.cli.job.log_lines import Display, GrowingLabels, is_colourful
-from penstock.cli.output import say
+from penstock.cli.output import check_reader, say
 from penstock.cli.questions.follow_on_hosts import TimeOrder
 from penstock.cli.run.interrupts import Interrupts
 from penstock.errors import PenstockError
@@ -93,6 +93,7 @@ def follow_attached_hosts(job: Job, interrupts: Interrupts, *, lines: int, json:
                     say(f"note: {words}")
                 case None:
                     screen.turn(now_s, is_whole=stream.is_caught_up)
+                    check_reader()
                     if interrupts.want_to_detach(job):
                         screen.turn(now_s, is_whole=True, everything=True)
                         _leave_running(job)

@@ -2,8 +2,10 @@
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from penstock.cli.escape import harmless
 from penstock.cli.output import print_json
 from penstock.cli.run.options import CommandLine
 from penstock.cli.run.to_spec import job_of_command
+from penstock.errors.engines import EngineError
 from penstock.errors.root import UsageError
 from penstock.process.engines import allocation_directory as files
 from penstock.process.engines.allocation import Allocator, EngineOption, HostRequest, HostStart
@@ -20,6 +23,8 @@ from penstock.process.engines.kubernetes.allocator import KubernetesAllocator
 from penstock.process.engines.kubernetes.manifest import POD_HOME, pod_stem
 from penstock.process.engines.slurm import SlurmAllocator
 from penstock.process.engines.slurm_script import batch_script, step_command
+from penstock.process.exclusion.entry import EntryGuard, history_place
+from penstock.process.exclusion.history import open_history
 from penstock.process.hosts.host_key import VARIABLE as KEY_VARIABLE
 from penstock.process.hosts.host_key import key_path, make_key
 from penstock.process.hosts.join import host_sizes
@@ -82,11 +87,13 @@ def _run_slurm(home: Path, request: HostRequest, words: CommandLine) -> int:
     name = _stem(words)
     if words.values["dry_run"]:
         directory = home / files.FOLDER / name
+        request = _without_excluded(home, request, slurm, words) if shutil.which("sinfo") else request
         script = batch_script(request, _start(home, directory, request, words), directory)
         _tell_notes(script.notes)
         sys.stdout.write(script.text)
         return 0
     slurm.check(request)
+    request = _without_excluded(home, request, slurm, words)
     directory = files.new_directory(home, name)
     start = _start(home, directory, request, words)
     _tell_notes(batch_script(request, start, directory).notes)
@@ -97,6 +104,11 @@ def _run_slurm(home: Path, request: HostRequest, words: CommandLine) -> int:
 
 def _run_kubernetes(home: Path, request: HostRequest, words: CommandLine) -> int:
     """Pods have a home of their own, and a key of their own: yours stays here."""
+    guard = EntryGuard(open_history(home, history_place(words.values["host_history"], os.environ)), _tell)
+    excluded = guard.all_excluded()
+    for host, why in excluded.items():
+        _tell(f"note: {host} is not asked for: {why}")
+    request = replace(request, excluded=tuple(excluded))
     kubernetes = KubernetesAllocator.of_request(request)
     name = pod_stem(_stem(words))
     if words.values["dry_run"]:
@@ -130,6 +142,23 @@ def _rent(
             sys.stdout.write(f"{allocation.name}\n")
             _tell(f"hint: `{engine.release_words(allocation)}` ends it")
         return 0
+
+
+def _without_excluded(
+    home: Path, request: HostRequest, slurm: SlurmAllocator, words: CommandLine
+) -> HostRequest:
+    """Hosts that failed are not asked for, as far as their names say so. Raises ``HostsExcluded`` where those are too many of all."""
+    guard = EntryGuard(open_history(home, history_place(words.values["host_history"], os.environ)), _tell)
+    try:
+        nodes = slurm.nodes(request.queue)
+    except EngineError as problem:
+        _tell(f"note: {problem}; hosts are let in when they come, by what they are")
+        return request
+    excluded = guard.excluded_names(nodes)
+    guard.check_number(excluded, len(nodes))
+    for name, why in excluded.items():
+        _tell(f"note: {name} is not asked for: {why}")
+    return replace(request, excluded=tuple(excluded))
 
 
 def host_request(words: CommandLine, engine: str) -> HostRequest:

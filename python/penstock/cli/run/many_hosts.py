@@ -15,6 +15,8 @@ from penstock.cli.escape import harmless
 from penstock.cli.run.options import CommandLine
 from penstock.errors.process import HostUnreachable
 from penstock.errors.root import UsageError
+from penstock.process.exclusion.entry import EntryGuard, entry_look, history_place
+from penstock.process.exclusion.history import open_history
 from penstock.process.hosts import addresses
 from penstock.process.hosts.engine_environment import engine_facts
 from penstock.process.hosts.host_directory import STATE, HostFile, HostPlace, furnish_host
@@ -52,6 +54,10 @@ class HostOptions:
     #: What this host shares with its neighbours; empty where nobody says so.
     rack: str = ""
     replace_within_s: float = 600.0
+    #: Where failures of hosts are remembered; nothing: in the home.
+    history: str | None = None
+    #: Whether hosts are looked at before they are used.
+    checks: bool = True
     #: Whether a job that got smaller asks its ranks to save and leave as soon as there are more hosts.
     grow_saved: bool = False
 
@@ -112,6 +118,8 @@ def host_options(values: Mapping[str, Any]) -> HostOptions:
         host_wait_s=_seconds("--host-wait", values["host_wait"]),
         replace_within_s=_seconds("--replace-within", values["replace_within"]),
         grow_saved=values["grow"] == "saved",
+        history=history_place(values["host_history"], os.environ),
+        checks=values["check"],
         detach_after_s=_seconds("--detach-after", values["detach_after"]),
         fanout=values["fanout"],
         state=None if values["state"] is None else _state(values["state"]),
@@ -149,6 +157,7 @@ def furnish_join(
     options = replace(options, rack=options.rack or environment.get(RACK_VARIABLE) or join.rack)
     # The list of hosts counts ranks of the first role; of any other all hosts have the same number.
     host = host_file(join, options, local_address=words.values["local_addr"], slots=spec.roles[0].ranks)
+    _check_entry(home, host, options, environment)
     name = spec.name or stem(spec.roles[0].command)
     if host.state is None and join.is_named_by_engine:
         # A job that the engine starts again has another name and maybe other hosts; its state is where the first start left it.
@@ -171,6 +180,16 @@ def furnish_join(
         if host.ship_from is not None:
             # It is moved to the job; where there is none, nobody wants it.
             Path(host.ship_from).unlink(missing_ok=True)
+
+
+def _check_entry(home: Path, host: HostFile, options: HostOptions, environment: Mapping[str, str]) -> None:
+    """Whether this host may take part. Raises ``HostExcluded``, ``HostUnfit``, and ``HostsExcluded`` where too many of the others may not."""
+    guard = EntryGuard(open_history(home, options.history), _note)
+    look = entry_look(environment, looks=options.checks)
+    name = look.identity.name or host.name
+    guard.note({name: look})
+    guard.check_number(guard.excluded_names(host.expected), len(host.expected))
+    guard.let_in(name, look)
 
 
 def _with_directory(host: HostFile, spec: JobSpec, words: CommandLine, local: Path) -> HostFile:
@@ -221,6 +240,7 @@ def host_file(join: Join, options: HostOptions, *, local_address: str, slots: in
         continues=options.state is not None,
         interface=options.interface,
         mixed=options.mixed,
+        history=options.history or "",
         expected=list(join.names),
         ends_at=join.ends_at,
     )

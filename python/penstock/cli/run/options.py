@@ -241,6 +241,17 @@ HOSTS = (
         "5m",
     ),
     Option(
+        ("--check",),
+        "switch",
+        "Look at each host before it is used: GPUs, disk, memory for sharing; one that is not fit is not used.",
+        True,
+    ),
+    Option(
+        ("--host-history",),
+        "text",
+        "Where failures of hosts are remembered (default: hosts.jsonl in the home); none: nobody is excluded.",
+    ),
+    Option(
         ("--fold",),
         "switch",
         "With more than 8 --hosts: equal lines of ranks within 0.1 s are one line.",

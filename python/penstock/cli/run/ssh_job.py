@@ -12,6 +12,8 @@ from penstock.cli.escape import harmless
 from penstock.cli.run.many_hosts import HostOptions, SshHosts, check_elastic, host_options
 from penstock.cli.run.options import CommandLine
 from penstock.errors.process import JoinInvalid
+from penstock.process.exclusion.entry import EntryGuard, EntryLook
+from penstock.process.exclusion.history import open_history
 from penstock.process.hosts.addresses import address_of_interface, is_loopback, joined
 from penstock.process.hosts.bundle import Bundle
 from penstock.process.hosts.host_directory import HostFile
@@ -39,7 +41,8 @@ def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -
         spec = replace(spec, roles=[replace(role, ranks=asked.slots) for role in spec.roles])
     # The launcher's own directory of the job: its name, and where to ask.
     directory = furnish(home, spec, environment=os.environ)
-    shipment = Shipment(agent_path(), str(spec.python or sys.executable))
+    shipment = Shipment(agent_path(), str(spec.python or sys.executable), checks=options.checks)
+    guard = EntryGuard(open_history(home, options.history), _tell)
     limits = SshLimits(
         host_wait_s=options.host_wait_s,
         detach_after_s=options.detach_after_s,
@@ -60,7 +63,7 @@ def run_by_ssh(home: Path, spec: JobSpec, asked: SshHosts, words: CommandLine) -
                 packed = ShipPlan.of(words.values["ship"], spec).pack(directory)
                 stack.callback(packed.path.unlink, missing_ok=True)
                 _tell(f"note: {packed.words()}")
-            starter.start(JobBundles(spec, directory.name, asked, options, packed))
+            starter.start(JobBundles(spec, directory.name, asked, options, guard, packed))
     except BaseException:
         # Nothing runs anywhere, so there is no job to list.
         shutil.rmtree(directory, ignore_errors=True)
@@ -82,10 +85,16 @@ class JobBundles:
     """What each host of a job gets. Of those that begin it the first founds it, and the last are in reserve."""
 
     def __init__(
-        self, spec: JobSpec, job: str, asked: SshHosts, options: HostOptions, packed: Packed | None = None
+        self,
+        spec: JobSpec,
+        job: str,
+        asked: SshHosts,
+        options: HostOptions,
+        guard: EntryGuard,
+        packed: Packed | None = None,
     ) -> None:
         self._spec, self._job, self._asked, self._options = spec, job, asked, options
-        self._packed = packed
+        self._guard, self._packed = guard, packed
         self._named = {host.name: host for host in asked.hosts}
         self._secret = os.urandom(32).hex()
         #: Where each host listens, in the order in which they came.
@@ -121,8 +130,17 @@ class JobBundles:
             for number, host in enumerate(hosts)
         ]
 
+    def left_out(self, greetings: Sequence[HostGreeting]) -> dict[str, str]:
+        """Hosts that failed too often, or show a failure now."""
+        looks = {greeting.name: EntryLook.of(greeting.entry) for greeting in greetings}
+        self._guard.note({_called(greeting): looks[greeting.name] for greeting in greetings})
+        return self._guard.left_out(looks, hosts=len(self._asked.hosts))
+
     def later(self, greeting: HostGreeting, others: Sequence[str]) -> Bundle:
         """For one that comes in place of another."""
+        look = EntryLook.of(greeting.entry)
+        self._guard.note({_called(greeting): look})
+        self._guard.let_in(_called(greeting), look)
         assert self._example is not None, "a job that has begun"
         address = _address(greeting, self._options)
         living = [self._places[name] for name in others if name in self._places and name != greeting.name]
@@ -167,6 +185,7 @@ class JobBundles:
             continues=options.state is not None,
             interface=options.interface,
             mixed=options.mixed,
+            history=options.history or "",
             ships=self._packed is not None,
             versions=greeting.versions,
         )

@@ -32,6 +32,8 @@ class HostRequest:
     #: Slurm's partition, the queue of others.
     queue: str = ""
     own_options: Sequence[EngineOption] = ()
+    #: Names that the engine is not to give, because those hosts failed: a first guess.
+    excluded: Sequence[str] = ()
 
     @property
     def all_hosts(self) -> int:

@@ -114,6 +114,11 @@ class SlurmAllocator:
         step = ["--nodes=1", "--ntasks=1", "--overlap", "--immediate=10", "--quiet", *where]
         return ["srun", f"--jobid={allocation.number}", *step, *command]
 
+    def nodes(self, queue: str) -> list[str]:
+        """Names of the nodes that a job could get."""
+        words = ["sinfo", "-h", "-N", "-o", "%N", *(["-p", queue] if queue else [])]
+        return list(dict.fromkeys(self._run(*words).split()))
+
     def output(self, allocation: Allocation) -> JobOutput:
         """Two files of the directory that all hosts see."""
         return OutputFiles(allocation.directory)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from penstock.errors.root import UsageError
 from penstock.process.engines.allocation import EngineOption, HostRequest, HostStart
 from penstock.process.engines.allocation_directory import ERRORS, OUTPUT, PLAN
+from penstock.process.questions.host_sets import fold
 
 #: How long before the end of the time ranks are asked to save; Slurm may say it a minute earlier.
 NOTICE_S = 120
@@ -73,6 +74,9 @@ def batch_script(request: HostRequest, start: HostStart, directory: Path) -> Bat
     if request.gpus_per_host:
         ours["gpus-per-node"] = str(request.gpus_per_host)
     theirs, notes = _own_options(request.own_options, ours)
+    if request.excluded:
+        wished = theirs.pop("exclude", None)
+        ours["exclude"] = ",".join([*([wished] if wished else []), fold(request.excluded)])
     ours.setdefault("signal", theirs.pop("signal", None) or f"USR1@{NOTICE_S}")
     lines = [_line(name, value) for name, value in {**ours, **theirs}.items()]
     variables = [f"export {name}={shlex.quote(value)}" for name, value in start.variables.items()]

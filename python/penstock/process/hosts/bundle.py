@@ -20,8 +20,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from penstock.errors.process import AgentUnusable, BundleInvalid
 from penstock.errors.root import PenstockError
+from penstock.process.exclusion.entry import entry_look, history_place, recent_failures, to_builtins
+from penstock.process.exclusion.history import open_history
 from penstock.process.hosts import addresses
 from penstock.process.hosts.host_directory import HostFile, HostPlace, furnish_host, versions
 from penstock.process.hosts.host_end import (
@@ -35,7 +39,9 @@ from penstock.process.hosts.host_end import (
 from penstock.process.hosts.launcher.attachment import is_kept, note_launcher
 from penstock.process.hosts.line_channel import LineChannel
 from penstock.process.hosts.output_pump import OutputPump
+from penstock.process.hosts.ssh.ssh_login import CHECK
 from penstock.process.job.local_home import local_home
+from penstock.store.home import penstock_home
 
 VERSION = 1
 #: A launcher that does not send a bundle within this has forgotten us.
@@ -98,7 +104,7 @@ class Bundle:
         return bundle
 
 
-def greeting(environment: Mapping[str, str]) -> dict[str, Any]:
+def greeting(environment: Mapping[str, str], *, checks: bool = False) -> dict[str, Any]:
     """What a host says first: where it can be reached. The address that the login came to is one that works."""
     own = addresses.own_addresses()
     login = environment.get("SSH_CONNECTION", "").split()
@@ -111,7 +117,15 @@ def greeting(environment: Mapping[str, str]) -> dict[str, Any]:
         "port": addresses.free_port(address),
         "versions": versions(),
         "machine": _machine(),
+        "entry": _entry(environment, checks=checks),
     }
+
+
+def _entry(environment: Mapping[str, str], *, checks: bool) -> dict[str, Any]:
+    """Who this host is, what it shows, and what its home remembers of others: the launcher may have another home."""
+    look = entry_look(environment, looks=checks)
+    history = open_history(penstock_home(), history_place(None, environment))
+    return to_builtins(msgspec.structs.replace(look, passed=recent_failures(history)))
 
 
 def _machine() -> str:
@@ -231,10 +245,10 @@ class Receiver:
             self._child.kill()
 
 
-def receive(agent: Path, environment: Mapping[str, str]) -> int:
+def receive(agent: Path, environment: Mapping[str, str], *, checks: bool = False) -> int:
     """Say that we are here, take a bundle, run it."""
     channel = LineChannel(0)
-    _say(greeting(environment))
+    _say(greeting(environment, checks=checks))
     message = channel.wait_line(BUNDLE_PATIENCE_S)
     if message is None or "goodbye" in message:
         return 0
@@ -242,8 +256,6 @@ def receive(agent: Path, environment: Mapping[str, str]) -> int:
     folder = Path(bundle.description.get("directory", "/"))
     if not bundle.host.ships and not folder.is_dir():
         raise BundleInvalid(reason=f"the directory {folder} is not on this host")
-    from penstock.store.home import penstock_home
-
     place = HostPlace(home=penstock_home(), local=local_home(environment))
     directory = furnish_host(place, bundle.description, bundle.host, bytes.fromhex(bundle.secret))
     adopt_orphans()
@@ -286,7 +298,7 @@ def main(words: list[str]) -> int:
     agent = Path(words[0])
     try:
         check_agent(agent)
-        return receive(agent, os.environ)
+        return receive(agent, os.environ, checks=CHECK in words[1:])
     except PenstockError as problem:
         hint = f"hint: {problem.hint}\n" if problem.hint else ""
         sys.stderr.write(f"{hint}error: {problem}\n")

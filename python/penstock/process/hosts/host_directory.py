@@ -89,6 +89,8 @@ class HostFile:
     ships: bool = False
     #: That directory as it was packed, on the host that has it first; it is moved from there.
     ship_from: str | None = None
+    #: Where failures of hosts are remembered, if not in the home.
+    history: str = ""
     #: The home whose job this is, and the job's directory in it.
     home: str = ""
     job_directory: str = ""

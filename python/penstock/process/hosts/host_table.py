@@ -35,7 +35,7 @@ class HostRow(msgspec.Struct, frozen=True):
     trouble: str | None = None
     #: The number of its first rank among the ranks of all hosts.
     first_rank: int | None = None
-    #: How many heartbeats of it are missing, as far as the leader knows.
+    #: How many heartbeats of it are missing; nothing of a host that is here and reports to another than the leader.
     late_beats: float | None = None
     #: How long its ranks may run on unheard, at most.
     lease_left_s: float | None = None

@@ -4,7 +4,7 @@ ssh is the first that keeps it. An engine that starts pods or tasks needs the sa
 does not know who started its hosts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,6 +23,8 @@ class HostGreeting:
     versions: dict[str, str] = field(default_factory=dict)
     #: Equal for two logins to one host; empty where it does not say.
     machine: str = ""
+    #: Who it is and what it shows (``exclusion.entry.EntryLook``).
+    entry: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, message: dict[str, Any]) -> "HostGreeting":
@@ -34,6 +36,7 @@ class HostGreeting:
             dict(message.get("interfaces") or {}),
             dict(message.get("versions") or {}),
             str(message.get("machine") or ""),
+            dict(message.get("entry") or {}),
         )
 
 
@@ -42,6 +45,9 @@ class BundleMaker(Protocol):
 
     def first(self, greetings: Sequence[HostGreeting]) -> Sequence[Bundle]:
         """For the hosts that begin the job together, in this order. Raises a ``PenstockError`` where they do not fit together."""
+
+    def left_out(self, greetings: Sequence[HostGreeting]) -> Mapping[str, str]:
+        """Hosts that are here and take no part, by name, and why. Raises a ``PenstockError`` where these are too many."""
 
     def later(self, greeting: HostGreeting, others: Sequence[str]) -> Bundle:
         """For one that comes later, and finds the job at one of the others. Raises a ``PenstockError`` where it does not fit to them."""

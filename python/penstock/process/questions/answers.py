@@ -4,6 +4,7 @@ The coordinator of a host listens at ``host.sock`` in the host directory. A ques
 are put together on the way up (``crates/penstock-process/src/host/questions``). Whatever happens, the answer comes within the patience.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -92,6 +93,11 @@ def check_patience(seconds: float) -> None:
     """A question needs an end."""
     if not 0 < seconds <= PATIENCE_MAX_S:
         raise UsageError(f"--patience must be more than 0 and at most {PATIENCE_MAX_S:.0f} s, got {seconds}")
+
+
+def left_s(patience_s: float, begun_s: float) -> float:
+    """What is left for a question of the patience of a command that has looked for the hosts before; something always is."""
+    return max(patience_s - (time.monotonic() - begun_s), patience_s / 4)
 
 
 def ask_job(job: Job, question: str | dict[str, Any], *, patience_s: float = PATIENCE_S) -> Answer:

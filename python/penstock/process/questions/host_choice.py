@@ -1,5 +1,6 @@
 """Which hosts of a job a question is for: by names, by ranks, by state. Pure but for the question which hosts there are."""
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -7,8 +8,12 @@ from penstock.errors import JobSilent, RankUnknown, UsageError
 from penstock.process.hosts.host_names import expand
 from penstock.process.hosts.host_table import HostRow, HostTable, host_table
 from penstock.process.job.catalogue import FINAL, Job
+from penstock.process.questions.answers import PATIENCE_S
 from penstock.process.questions.host_sets import fold
 from penstock.process.questions.number_ranges import numbers_in, ranges
+
+#: How often the hosts are asked for while nobody leads.
+LOOK_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -88,16 +93,26 @@ def numbers_of(text: str, option: str) -> list[int]:
     return ranks
 
 
-def hosts_of(job: Job, *, find: Callable[[Job], HostTable] = host_table) -> Hosts:
-    """The hosts of a job that runs on many. Raises ``JobSilent`` where the leader is not heard."""
+def hosts_of(
+    job: Job, *, patience_s: float = PATIENCE_S, find: Callable[[Job], HostTable] = host_table
+) -> Hosts:
+    """The hosts of a job that runs on many. While the leader changes nobody knows them, so it is asked again. Raises ``JobSilent`` where no
+    leader is heard for so long.
+    """
     if job.host_file() is None:
         raise UsageError(
             f"job {job.id} has one host, this one", hint="--hosts, --ranks and --where are for jobs of many"
         )
     if job.phase() in FINAL:
         raise JobSilent(job=job.id, reason=f"it is over ({job.phase()})")
-    table = find(job)
-    rows = {row.rank: row for row in table.hosts or [] if row.rank is not None}
+    until = time.monotonic() + patience_s
+    while True:
+        table = find(job)
+        rows = {row.rank: row for row in table.hosts or [] if row.rank is not None}
+        # What the hosts of a job wait for before they have met may take long.
+        if rows or table.reason or time.monotonic() > until:
+            break
+        time.sleep(LOOK_S)
     if not rows:
         raise JobSilent(
             job=job.id,

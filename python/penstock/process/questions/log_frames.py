@@ -18,6 +18,8 @@ CONTENT_BYTES_MAX = 256 << 10
 #: Of all senders together, and of one at least, what may be on its way.
 WINDOW_BYTES = 12 << 20
 WINDOW_BYTES_MIN = 128 << 10
+#: What a coordinator tells the senders of its host when the job is over: nothing more will be written.
+FINISH = b'{"finish":true}'
 #: A sender says so often that it is there.
 BEAT_S = 1.0
 
@@ -62,6 +64,8 @@ class LogHead(msgspec.Struct, frozen=True, omit_defaults=True):
     parts: Sequence[LogPart] = ()
     #: All who are followed on this host have ended, and what they wrote was sent.
     at_rest: bool = False
+    #: The job is over on this host, and everything was sent.
+    is_over: bool = False
     #: Why nothing comes.
     refused: str = ""
     ok: bool = False

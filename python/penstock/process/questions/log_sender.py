@@ -35,6 +35,7 @@ from penstock.process.logs.since import places_since
 from penstock.process.questions.log_frames import (
     BEAT_S,
     CONTENT_BYTES_MAX,
+    FINISH,
     Followed,
     FrameSocket,
     LogHead,
@@ -90,30 +91,26 @@ class LogSender:
         #: Of the matching lines that are there already, only so many of each log.
         self._tail: int | None = None
         self._beat_at = 0.0
+        #: The job is over, so what is in the logs is all.
         self._ends = False
+        self._said_all = False
         #: All who are followed here have ended, and what they wrote is sent.
         self._at_rest = False
 
     def run(self) -> None:
-        """Until nobody follows any more."""
-        with contextlib.suppress(_OverError):
+        """Until nobody follows any more, or the job is over and everything was received."""
+        with contextlib.suppress(_OverError, BrokenPipeError):
             while True:
                 try:
                     self._serve()
+                    return
                 except _ChangedError:
                     continue
-        # What was written last, as far as it may go out at once.
-        self._ends = True
-        with contextlib.suppress(_OverError, _ChangedError, OSError):
-            if self._attempt >= 0 and self._word is not None:
-                self._send_new(self._word, self._chosen(self._word.what), last=True)
-                rank, number = self._word.rank, self._number
-                me = msgspec.structs.replace(self._me, rank=rank, attempt=self._attempt, number=number)
-                self._talk.send(frame(msgspec.structs.replace(me, at_rest=True)))
 
     def _serve(self) -> None:
-        """One attempt."""
-        while True:
+        """One attempt; returns when nothing is left to do."""
+        self._said_all = False
+        while not (self._said_all and self._received() >= self._sent_bytes):
             self._listen(LOOK_S)
             word = self._word
             if (
@@ -126,10 +123,12 @@ class LogSender:
             if word.told.attempt != self._attempt:
                 self._begin(word)
             # Whoever has ended has written everything before that.
-            chosen, at_rest = self._chosen(word.what), self._is_at_rest()
-            while self._send_new(word, chosen):
+            ends, chosen, at_rest = self._ends, self._chosen(word.what), self._is_at_rest()
+            while self._send_new(word, chosen, last=ends):
                 self._listen(0.0)
-            if at_rest != self._at_rest:
+            if ends and not self._said_all:
+                self._said_all, self._at_rest, self._beat_at = True, True, 0.0
+            elif at_rest != self._at_rest:
                 self._at_rest, self._beat_at = at_rest, 0.0
             self._beat()
 
@@ -259,9 +258,8 @@ class LogSender:
         self._talk.send(body)
         self._number += 1
         self._sent_bytes += len(body)
-        if not self._ends:
-            self._listen(0.0)
-            self._beat()
+        self._listen(0.0)
+        self._beat()
 
     def refuse(self, why: str) -> None:
         """Say why nothing comes, until nobody follows: the coordinator would start another sender."""
@@ -280,7 +278,9 @@ class LogSender:
         now = time.monotonic()
         if self._word is not None and now >= self._beat_at:
             self._beat_at = now + BEAT_S
-            me = msgspec.structs.replace(self._me, rank=self._word.rank, at_rest=self._at_rest)
+            me = msgspec.structs.replace(
+                self._me, rank=self._word.rank, at_rest=self._at_rest, is_over=self._said_all
+            )
             self._talk.send(frame(msgspec.structs.replace(me, attempt=self._attempt, number=self._number)))
 
     def _listen(self, patience_s: float) -> None:
@@ -290,6 +290,9 @@ class LogSender:
             return
         try:
             for body in self._talk.receive():
+                if body == FINISH:
+                    self._ends = True
+                    continue
                 word = msgspec.json.decode(body, type=Word)
                 known = self._word
                 if word.told.run in ("", self._me.run) or known is None:

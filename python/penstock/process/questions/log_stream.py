@@ -76,6 +76,8 @@ class _Source:
     was_heard: bool = False
     is_named: bool = False
     is_at_rest: bool = False
+    #: The job is over there, and everything has come.
+    is_over: bool = False
     #: What was there when it began has come.
     is_caught_up: bool = False
     is_refused: bool = False
@@ -151,7 +153,9 @@ class LogStream:
             self._ended.wait(CONNECT_LOOK_S)
 
     def _is_over(self) -> bool:
-        return bool(self._sources) and all(source.is_refused for source in self._sources.values())
+        """Whether nothing will come any more: every host has said so, or does not take part."""
+        over = [source.is_refused or source.is_over for source in self._sources.values()]
+        return bool(over) and all(over)
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[socket.socket]:
@@ -268,9 +272,14 @@ class LogStream:
         if head.run != source.run:
             yield from self._meet(source, head)
         source.was_heard = True
-        source.is_at_rest = head.at_rest
         if not head.parts and (head.attempt, head.number) == (source.attempt, source.number):
+            # It has sent no more than what has come, so it is true here, too.
             source.is_caught_up = True
+            source.is_at_rest, source.is_over = head.at_rest, head.is_over
+            # It ends when it knows that all of it came.
+            self._repeats = self._repeats or head.is_over
+        elif head.parts:
+            source.is_at_rest = False
         if head.attempt == source.attempt and head.number > source.number:
             source.begin(source.attempt + 1)
             self._repeats = True
@@ -287,6 +296,7 @@ class LogStream:
         if source.run:
             source.past.add(source.run)
         source.run, source.source, source.name = head.run, head.source, head.name
+        source.is_at_rest = source.is_over = False
         source.begin(1)
         self._repeats = True
 

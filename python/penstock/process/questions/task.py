@@ -52,6 +52,19 @@ def _usage(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
     return usage_parts(job, task)
 
 
+def _check(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
+    from penstock.process.health.check_task import check_parts
+
+    return check_parts(job, task)
+
+
+def _failures(job: Job, task: dict[str, Any]) -> list[dict[str, Any]]:
+    from penstock.process.exclusion.told_failures import write_told_failures
+
+    write_told_failures(job, task["failures"])
+    return []
+
+
 #: What a task may do. Modules are loaded when they are needed: most of a short question is the start of this Python.
 WORK: dict[str, Callable[[Job, dict[str, Any]], list[dict[str, Any]]]] = {
     "exec": _exec,
@@ -60,18 +73,19 @@ WORK: dict[str, Callable[[Job, dict[str, Any]], list[dict[str, Any]]]] = {
     "incident": _incident,
     "attach": _attach,
     "usage": _usage,
+    "check": _check,
+    "failures": _failures,
 }
 
 
 def main() -> int:
     """Do one task."""
     task = msgspec.json.decode(sys.stdin.buffer.read())
-    work = WORK.get(task["do"])
+    kind = task.get("do")
+    work = WORK.get(kind) if isinstance(kind, str) else None
     try:
         if work is None:
-            answer: dict[str, Any] = {
-                "refused": f"this host has another version and cannot do {task['do']!r}"
-            }
+            answer: dict[str, Any] = {"refused": f"this host has another version and cannot do {kind!r}"}
         else:
             answer = {"parts": work(Job(Path(sys.argv[1])), task)}
     except PenstockError as problem:

@@ -258,6 +258,7 @@ def _cell(row: HostRow, table: HostTable, now_s: float, known: HostCell | None) 
         trouble=row.trouble or "",
         since_s=_settled(since_s, known.since_s if known is not None and is_known else None),
         due_s=_settled(due_s, known.due_s if known is not None else None),
+        is_timed=row.late_beats is not None,
         lease_end_s=_settled(end_s, known.lease_end_s if known is not None else None),
     )
 

@@ -35,6 +35,8 @@ class HostCell(msgspec.Struct, frozen=True, kw_only=True):
     since_s: float | None = None
     #: When its last heartbeat was due, of a host that is late.
     due_s: float | None = None
+    #: Whether the leader itself hears its heartbeats. Of others it is not known that they are late until they are unheard.
+    is_timed: bool = True
     #: When its lease ends at the latest, of a host that does not renew it. Others have a whole one.
     lease_end_s: float | None = None
 

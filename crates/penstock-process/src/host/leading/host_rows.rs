@@ -43,16 +43,17 @@ impl<S: VoteStorage> Host<S> {
         }))
     }
 
-    /// How many heartbeats of a host are missing. Of one that reports to another host that is known only once it is not counted any more.
-    fn lateness(&self, entry: &HostEntry, track: &Track) -> f64 {
+    /// How many heartbeats of a host are missing. Of one that reports to another host that is known only once it is not counted any more,
+    /// and until then nothing is said of it.
+    fn lateness(&self, entry: &HostEntry, track: &Track) -> Option<f64> {
         if entry.id == self.me.id || track.state.is_over() {
-            return 0.0;
+            return Some(0.0);
         }
         if !track.covered {
             let lost_ms = self.now_ms.saturating_sub(track.lost_ms);
-            return self.late_beats(lost_ms + grant::unheard_ms(self.config.lease_ms));
+            return Some(self.late_beats(lost_ms + grant::unheard_ms(self.config.lease_ms)));
         }
-        self.below.age_ms(entry.id, self.now_ms).map_or(0.0, |age_ms| self.late_beats(age_ms))
+        self.below.age_ms(entry.id, self.now_ms).map(|age_ms| self.late_beats(age_ms))
     }
 
     fn late_beats(&self, age_ms: u64) -> f64 {

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::coordinator::view::{HostFacts, HostLoss};
 use crate::host::leading::{JOINER_MS, Leading, VISIT_MS};
 use crate::host::messages::JoinRequest;
@@ -17,6 +19,9 @@ use crate::tree::summary::Summary;
 use crate::vote::Configuration;
 use crate::vote::error::NotLeader;
 use crate::vote::storage::VoteStorage;
+
+/// Failures of hosts that are remembered of one look; when more are lost at once it is not the hosts.
+const REMEMBERED_MAX: usize = 64;
 
 impl<S: VoteStorage> Host<S> {
     /// Dials the place where hosts meet, while no host of the job is there: whoever is found there joins this job and founds no other.
@@ -165,11 +170,26 @@ impl<S: VoteStorage> Host<S> {
         (believed, doubted)
     }
 
+    /// Has what hosts have shown since then written down for later jobs.
+    pub(super) fn remember_failures(&mut self, leading: &mut Leading) {
+        if !leading.to_remember.is_empty() {
+            self.out.push(Effect::Remember(std::mem::take(&mut leading.to_remember)));
+        }
+    }
+
     /// A host is in another state from now on, which may free its host rank or fill it again.
     fn enter_state(&mut self, leading: &mut Leading, rank: u32, state: HostState, why: String) {
         let name = self.membership.list.host(rank).map(|entry| entry.name.clone()).unwrap_or_default();
         let Some(track) = leading.tracks.get_mut(rank as usize) else { return };
         self.out.push(Effect::Note(format!("host rank {rank} ({name}): {:?} → {state:?}", track.state)));
+        let shown = match state {
+            HostState::Expired => Some("lost"),
+            HostState::Unkillable => Some("unkillable"),
+            _ => None,
+        };
+        if let Some(kind) = shown.filter(|_| leading.to_remember.len() < REMEMBERED_MAX) {
+            leading.to_remember.push(json!({"host": name, "kind": kind, "why": why}));
+        }
         let at_ms = self.clock.coordinator_ms(self.now_ms);
         if state.is_free() && !track.state.is_free() {
             // Of a host that is heard nobody else fails before it does.

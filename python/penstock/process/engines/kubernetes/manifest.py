@@ -176,6 +176,8 @@ def _pod(
         ],
         "tolerations": [*spec.get("tolerations", []), *_tolerations()],
     }
+    if request.excluded:
+        spec["affinity"] = _elsewhere(spec.get("affinity") or {}, request.excluded)
     spec.setdefault("enableServiceLinks", False)
     about["labels"] = {**(about.get("labels") or {}), LABEL: name}
     return {"metadata": about, "spec": spec}
@@ -185,6 +187,17 @@ def _variables(request: HostRequest, start: PodStart) -> list[dict[str, Any]]:
     said = {**start.variables, RENTED_HOSTS: str(request.all_hosts), "PENSTOCK_KEY_FILE": f"{KEY_FOLDER}/key"}
     node = {"name": NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     return [*({"name": name, "value": value} for name, value in said.items()), node]
+
+
+def _elsewhere(affinity: Mapping[str, Any], excluded: Sequence[str]) -> dict[str, Any]:
+    """The template's affinity, and not on some nodes: of its terms one is enough, so each of them gets that."""
+    node = dict(affinity.get("nodeAffinity") or {})
+    required = dict(node.get("requiredDuringSchedulingIgnoredDuringExecution") or {})
+    avoided = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": sorted(excluded)}
+    terms = required.get("nodeSelectorTerms") or [{}]
+    terms = [{**term, "matchExpressions": [*term.get("matchExpressions", []), avoided]} for term in terms]
+    node["requiredDuringSchedulingIgnoredDuringExecution"] = {**required, "nodeSelectorTerms": terms}
+    return {**affinity, "nodeAffinity": node}
 
 
 def _tolerations() -> list[dict[str, Any]]:

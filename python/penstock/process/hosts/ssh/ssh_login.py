@@ -19,6 +19,8 @@ from typing import Any
 #: Of what a login says before its host is there, such as a greeting of the system; more is not kept.
 WORDS_MAX = 20
 NOISE_BYTES_MAX = 1 << 20
+#: What a host is told that is to look at itself.
+CHECK = "check"
 #: What ssh exits with when the trouble is its own.
 SSH_TROUBLE = 255
 #: A login that asks nobody, has no terminal, and runs what we say whatever the configuration would run instead.
@@ -162,6 +164,7 @@ _PROGRAM = " ".join(
         "-m",
         "penstock.process.hosts.bundle",
         '"$a/penstock-agent"',
+        "{checks}",
     ]
 )
 
@@ -173,6 +176,8 @@ class Shipment:
     agent: Path
     #: The interpreter that is looked for there.
     python: str
+    #: Whether hosts look at themselves before they say that they are here.
+    checks: bool = False
 
     @cached_property
     def content(self) -> bytes:
@@ -183,7 +188,9 @@ class Shipment:
     def program(self) -> str:
         """What a login runs: POSIX sh, because the agent may not be there yet."""
         digest = hashlib.sha256(self.content).hexdigest()
-        return _PROGRAM.format(digest=digest, size=len(self.content), python=self.python)
+        return _PROGRAM.format(
+            digest=digest, size=len(self.content), python=self.python, checks=CHECK if self.checks else ""
+        )
 
 
 class Login:

@@ -37,6 +37,8 @@ DESCRIPTORS_SPARE = 64
 REFUSALS = (b"error: ", b"hint: ")
 #: Between two looks at what may have to be done.
 TURN_S = 1.0
+#: What a host is told that takes no part.
+DISMISSED = "done"
 #: Hosts that are told of the end of another; each tells the leader.
 TOLD_MAX = 3
 #: For the other hosts to answer as well, once one has failed: all troubles in one message.
@@ -102,8 +104,9 @@ class SshStarter:
         self._catch_signals()
         try:
             self._log_in()
+            self._leave_out(bundles)
             here = [host for host in self._hosts if host in self._logins]
-            greetings = [HostGreeting.of(host, self._logins[host].greeting or {}) for host in here]
+            greetings = self._greetings()
             parcels = bundles.first(greetings)
             assert len(parcels) == len(here), "one bundle for each host"
             self._stand_by()
@@ -118,6 +121,23 @@ class SshStarter:
         except BaseException:
             self.release()
             raise
+
+    def _greetings(self) -> list[HostGreeting]:
+        here = [host for host in self._hosts if host in self._logins]
+        return [HostGreeting.of(host, self._logins[host].greeting or {}) for host in here]
+
+    def _leave_out(self, bundles: BundleMaker) -> None:
+        """Hosts that are here and may take no part are let go; whether enough are left is as if they had not come."""
+        left_out = bundles.left_out(self._greetings())
+        for host, why in left_out.items():
+            self._logins[host].send({"goodbye": DISMISSED})
+            self._absent[host] = why
+            self._tell(f"note: {host} takes no part: {why}")
+            self.drop(host)
+        if left_out and len(self._absent) > len(self._hosts) - (self._limits.least or len(self._hosts)):
+            problem = HostsMissing(asked=len(self._hosts), here=len(self._logins), problems=self._absent)
+            problem.hint = "--spare-hosts N, or --nnodes MIN:MAX, lets a job begin without some of its hosts"
+            raise problem
 
     def watch(self) -> int:
         """Until all hosts have ended."""
