@@ -86,8 +86,7 @@ impl<S: VoteStorage> Host<S> {
         let heard = |rank: u32| Some(rank) == own || merged.hosts.contains(rank);
         let lenders = self.lost_lenders(leading, &ranks, &merged.hosts);
         let lends_to_all = !lenders.is_disjoint(&self.lenders_to_all());
-        let mut above =
-            |rank: u32| ancestors(rank, own.unwrap_or(0), fanout).any(|host| lenders.contains(&host));
+        let above = |rank: u32| ancestors(rank, own.unwrap_or(0), fanout).any(|host| lenders.contains(&host));
         let lent = |rank: u32| lends_to_all || (!lenders.is_empty() && above(rank));
         let lag_ms = self.lender_lag_ms();
         for rank in ranks {
