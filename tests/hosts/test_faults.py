@@ -69,6 +69,25 @@ def test_a_keeper_killed_ends_its_host_only_and_the_host_may_come_again(tmp_path
         job.assert_nothing_left()
 
 
+def test_a_pod_that_its_engine_ends_leaves_at_once_and_the_others_go_on(tmp_path: Path) -> None:
+    """Goal: an eviction is no wish to stop the job. Method: SIGTERM to one launcher of three that believe to be in pods, with a lease that is
+    far longer than the test waits."""
+    pod = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+    with job_of_hosts(tmp_path, 3, options=("--lease", "10m")) as job:
+        job.start(variables=pod)
+        job.await_life(0)
+        os.kill(job.part(2, "launch"), signal.SIGTERM)
+        assert job.codes(2) == [1]
+        assert "leaves the job because of SIGTERM" in job.output(2)
+        job.assert_nothing_left(2)
+        until(lambda: job.states(0)[2] == "left", job.account)
+        job.start(2, variables=pod)
+        assert job.await_life(1) == 1
+        job.finish()
+        assert job.codes() == [0, 0, 0]
+        job.assert_nothing_left()
+
+
 def test_a_launcher_killed_ends_the_job_on_all_hosts(tmp_path: Path) -> None:
     with job_of_hosts(tmp_path, 3) as job:
         job.start()
