@@ -119,6 +119,15 @@ def test_a_job_that_fails_ends_with_its_code_and_is_not_begun_again(cluster: Kub
     _await_given_back(cluster)
 
 
+def test_a_job_whose_time_is_over_says_so(cluster: KubernetesCluster) -> None:
+    """Goal: nobody looks for a mistake of the program. Method: a few seconds, and ranks that take longer."""
+    launcher = Launcher(cluster, "wait", "--nnodes", "2", "--time", "15s")
+    assert launcher.wait() != 0
+    assert "DeadlineExceeded" in launcher.said(), launcher.said()
+    assert "--time is how long hosts are kept" in launcher.said()
+    _await_given_back(cluster)
+
+
 def test_a_killed_launcher_gives_the_hosts_back(cluster: KubernetesCluster) -> None:
     """Goal: H10 and P2. Method: kill -9 while ranks run."""
     launcher = Launcher(cluster, "wait", "--nnodes", str(HOSTS))

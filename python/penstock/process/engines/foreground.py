@@ -144,7 +144,7 @@ class ForegroundJob:
     def _end(self, code: int) -> int:
         """Wait until the hosts are given back; what does not come back is named with the command that does it."""
         until = time.monotonic() + BACK_S
-        is_back = False
+        is_back, now = False, self._standing
         while time.monotonic() < until and not is_back:
             self._output.show()
             # A host that is lost keeps a job of Slurm completing for minutes, and the others are free by then.
@@ -153,6 +153,9 @@ class ForegroundJob:
             if not is_back:
                 time.sleep(10 * TURN_S)
         self._output.close()
+        if code and _is_over_time(now.words):
+            self._tell(f"error: {self._called} was ended: {now.words}")
+            self._tell("hint: --time is how long hosts are kept")
         try:
             if is_back:
                 self._engine.forget(self._allocation)

@@ -152,8 +152,9 @@ class KubernetesAllocator:
         running = [
             pod.name for pod in newest(self.pods).values() if pod.phase == "running" and not pod.is_doubtful
         ]
-        chosen = next((name for name in hosts if name in running), None) or next(iter(running), None)
-        target = chosen or f"job/{allocation.name}"
+        # A host is shown as its pod and the node of that.
+        asked = [host.partition(" ")[0] for host in hosts]
+        target = next((name for name in [*asked, *running] if name in running), f"job/{allocation.name}")
         return self.place.command("exec", "-i", target, "--", *command, limited=False)
 
     def release(self, allocation: Allocation) -> None:
