@@ -38,5 +38,6 @@ engines: ## pass the tests that need a real Kubernetes (builds one, once)
 clean:  ## remove what was built (keeps .venv)
 	rm -rf target dist site build python/penstock/view/web/static python/penstock/_rust*.so python/penstock/process/bin .venv/stamps
 
-constraints: ## pin what is installed now
+# pin what is installed now
+constraints:
 	@.venv/bin/python workshop/pin.py

@@ -30,6 +30,7 @@ SLOW_FOLDERS = (
     "cli",
     "data",
     "docs",
+    "engines",
     "faults",
     "faulty",
     "hosts",

@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock.process.engines.allocation_directory import story
+from tests.hosts.checked_hosts import make_machine
 from tests.hosts.job_of_hosts import until
 from tests.hosts.slurm_cluster import SlurmCluster, slurm_cluster
 
@@ -24,6 +25,8 @@ USUAL = ("--ranks", "1", "--lease", "3s", "--zygote", "never", "--backoff", "0s"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     folder = tmp_path_factory.mktemp("engine")
     with slurm_cluster(folder, HOSTS) as found:
+        for number, host in enumerate(found.compute):
+            make_machine(host, number)
         (folder / PROGRAM.name).write_text(PROGRAM.read_text())
         (folder / "home").mkdir()
         found.variables |= {

@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 SSH = """#!/bin/sh
-# ssh -T -o BatchMode=yes HOST COMMAND
-shift 3
+# ssh -T -o NAME=VALUE … HOST COMMAND
+while [ "${{1#-}}" != "$1" ]; do
+  [ "$1" = "-o" ] && shift
+  shift
+done
 host="$1"
 case "$host" in
   denied*) echo "me@$host: Permission denied (publickey)." >&2; exit 255 ;;
