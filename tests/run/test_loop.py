@@ -177,6 +177,15 @@ def test_a_new_run_keeps_the_last_few_and_an_old_one_everything(
     assert steps(tmp_path / "old") == [18]
 
 
+def test_a_run_begins_where_another_of_its_ranks_records_steps_already(
+    stream: Stream, tmp_path: Path
+) -> None:
+    """Goal: a start does not depend on which rank is ahead. Method: the directory as a rank finds it that is behind, then a whole run."""
+    (tmp_path / "steps").mkdir()
+    train(make(stream, tmp_path, Policy(save_every=4, stop_at=STEPS)))
+    assert ps.Checkpoints(tmp_path / "checkpoints", read_only=True).latest().step == STEPS
+
+
 def test_nothing_to_go_back_to_is_an_error(stream: Stream, tmp_path: Path) -> None:
     keep = Policy(save_every=4, stop_at=STEPS, keep=ps.Keep(last=1))
     train(make(stream, tmp_path, keep))

@@ -7,7 +7,7 @@ everything was kept goes on like that, and says so once: nothing that somebody c
 import logging
 from pathlib import Path
 
-from penstock.errors import RunUnknown
+from penstock.errors import RunOnlyObserved, RunUnknown
 from penstock.run.journal import journal
 from penstock.run.policies import Policy
 from penstock.run.settings import Settings
@@ -55,5 +55,6 @@ def say_once(writing: journal.Journal, settings: Settings) -> None:
 def _keeps_everything(settings: Settings) -> bool:
     try:
         return not settings.directory.about().keeps_few
-    except RunUnknown:
+    except (RunUnknown, RunOnlyObserved):
+        # It begins now. Of several ranks another may be ahead, and record steps before rank 0 has said what the run is.
         return False
