@@ -27,6 +27,7 @@ PATIENCE_S = 90.0
 TOKEN = "penstock-tests"
 PAUSE, IMAGE = "penstock.test/pause:1", "penstock.test/host:1"
 CHECKOUT = Path(penstock.__file__).parents[2]
+OWN_FOLDERS = ("/run/netns", "/var/log/pods", "/var/log/containers", "/var/lib/cni", "/var/lib/kubelet")
 #: What a pod needs of this machine.
 MOUNTS = ("/usr", "/etc/ssl", str(Path(sys.base_prefix)), str(CHECKOUT))
 
@@ -215,6 +216,9 @@ def _network(node: NamespaceHost, number: int, nodes: list[NamespaceHost]) -> No
     }
     words = base64.b64encode(json.dumps(conf).encode()).decode()
     script = [
+        # What containerd and kubelet leave outside of their own folders goes with the node.
+        f"mkdir -p {' '.join(OWN_FOLDERS)}",
+        *(f"mount -t tmpfs tmpfs {folder}" for folder in OWN_FOLDERS),
         f"mkdir -p /tmp/cni && echo {words} | base64 -d > /tmp/cni/10-pods.conflist",
         "sysctl -qw net.ipv4.ip_forward=1",
     ]
